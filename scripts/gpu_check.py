@@ -60,7 +60,10 @@ SANITIZED: Dict[str, Tuple[Sequence[str], str]] = {
 # fill the memory that operators allocate with NaN.
 TOOLS = ("memcheck", "racecheck", "synccheck")
 # Tests of the youngest kernels, which no GPU has run, and the row of --stage rows.
-NEW: Tuple[Sequence[str], str] = (("ops/test_ema.py",), "coefficients")
+NEW: Tuple[Sequence[str], str] = (
+    ("ops/test_ema.py", "ops/test_rows.py", "ops/test_rotary.py", "ops/test_operator_contract.py"),
+    "coefficients or silu or query or rotary",
+)
 ROW = ("mega/table2/text/mega_chunk",)
 SECONDS = 450  # limit of a stage
 DAY = 86400  # limit of a row

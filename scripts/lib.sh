@@ -87,3 +87,27 @@ start() {
 reproduce() {
   extras=translation,plots${extras:+,$extras} start fairseq_mega.lab.reproduce "$0" "$@"
 }
+
+# score_checkpoint COUNT WORD...: checks that COUNT files and folders come first, and activates the environment; --help
+# prints the comment at the top of the script.
+score_checkpoint() {
+  local count=$1 word
+  shift
+  if [[ ${1-} == --help || ${1-} == -h ]]; then
+    sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
+    exit
+  fi
+  for word in "${@:1:count}"; do
+    [[ $word != -* ]] || die "a file or folder is needed, found '$word'; see --help"
+  done
+  [[ $# -ge $count ]] || die "$count files and folders are needed, found $#; see --help"
+  activate_venv
+  export PYTHONPATH="$repo_root${PYTHONPATH:+:$PYTHONPATH}" # python -m fairseq_mega... from any folder
+}
+
+# smoke_weights OUT: trains a toy MEGALODON on invented text below OUT; "weights" are its checkpoint and its data.
+smoke_weights() {
+  bash "$repo_root/scripts/megalodon_table8_lm.sh" --skip-setup --smoke --out "$1/toy"
+  # shellcheck disable=SC2034 # read by the scripts
+  weights=("$1"/toy/runs/*/checkpoints/checkpoint_best.pt "$1"/toy/data/*/data-bin)
+}

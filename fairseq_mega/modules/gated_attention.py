@@ -3,7 +3,6 @@
 from typing import Any, Optional
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fairseq_mega.ops.activation import silu
@@ -162,7 +161,6 @@ class GatedAttention(nn.Module):
     ) -> Tensor:
         """Return the attention of the last positions (B, L, z) to keys that start at a chunk's beginning."""
         queries, keys = query.size(1), key.size(1)
-        past = keys - queries
         dropout = self.attention_dropout.rate
         if self.chunk_size < 0 or keys <= self.chunk_size:
             return attention(
@@ -170,13 +168,13 @@ class GatedAttention(nn.Module):
                 key,
                 value,
                 function=self.function,
-                bias=self.relative_bias(queries, keys, past, prepared),
+                bias=self.relative_bias(queries, keys, keys - queries, prepared),
                 causal=self.causal,
                 padding_mask=padding_mask,
                 dropout=dropout,
             )
-        out = chunked_attention(
-            F.pad(query, (0, 0, past, 0)),  # queries of the past, whose results are dropped, align chunks with keys
+        return chunked_attention(
+            query,
             key,
             value,
             self.chunk_size,
@@ -186,7 +184,6 @@ class GatedAttention(nn.Module):
             padding_mask=padding_mask,
             dropout=dropout,
         )
-        return out[:, past:]
 
     def step_weights(self, dtype: torch.dtype) -> Optional[GatedAttentionWeights]:
         """Return the parameters for single steps of this type; None where operators on sequences compute them."""

@@ -48,10 +48,10 @@ class SimpleRelativeBias(nn.Module):
             FieldError: if a position lies outside the table.
         """
         self._check_length(max(offset + queries, keys))
-        start = self.max_positions - offset - queries
+        start, count = self.max_positions - offset - queries, queries + keys - 1
         # A view of a parameter requires gradients under no_grad, too, and FlopCounterMode refuses such results.
         weight = self.weight if torch.is_grad_enabled() else self.weight.detach()
-        return weight[start : start + queries + keys - 1]
+        return weight if count == len(weight) else weight[start : start + count]
 
     def reach(self, length: int) -> int:
         """Return the positions of :meth:`table` for the last of ``length`` steps; errors as in a call."""

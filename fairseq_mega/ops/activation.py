@@ -33,7 +33,7 @@ def silu(
         factor: (..., D), the input of a reset gate with the logits x.
         skip: (..., D), the input of the EMA whose output is x.
         omega: (D,), the skip's weight.
-        path: as in :func:`.gate.gated_residual`; the kernels are for CPUs; on other devices "native" is PyTorch's.
+        path: as in :func:`.gate.gated_residual`.
 
     Returns:
         (..., D).
@@ -42,7 +42,7 @@ def silu(
     """
     if factor is None and skip is None and path is None and not torch.is_grad_enabled():
         return F.silu(x)  # without gradients, choosing a path would take longer than a single step
-    if PATHS.choose(path, x, factor, skip) == "native" and x.device.type == "cpu":
+    if PATHS.choose(path, x, factor, skip) == "native":
         return native.operators.silu(x, factor, skip, None if omega is None else omega.to(torch.float32))
     return silu_reference(x, factor, skip, omega)
 

@@ -21,7 +21,7 @@ def dropout(x: Tensor, p: float, *, path: Optional[str] = None) -> Tensor:
     Args:
         x: (..., D).
         p: in [0, 1].
-        path: as in :func:`.activation.silu`; PyTorch's function draws the mask in one thread.
+        path: as in :func:`.norm.row_norm`; PyTorch's function draws the mask in one thread.
 
     Source: Srivastava et al., 2014.
     """

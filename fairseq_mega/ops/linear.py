@@ -87,7 +87,8 @@ def linear_parts(
         return linear(x, weight, bias, path=path).split(list(widths), dim=-1)
     inputs = _kernel_inputs(x, weight, bias, path)
     if inputs is None:
-        return F.linear(x, weight, bias).split(list(widths), dim=-1)
+        y = F.linear(x, weight, bias)
+        return y.split(list(widths), dim=-1) if len(widths) > 1 else (y,)
     parts = native.operators.linear_parts(inputs, weight, bias, *(*widths[1:], 0, 0, 0)[: MOST_PARTS - 1])
     return tuple(part.view(*x.shape[:-1], width) for part, width in zip(parts, widths))
 

@@ -41,7 +41,7 @@ def row_norm(
         centred: m is the mean of the row (layer norm); else zero (RMS norm).
         eps: added to the variance.
         dtype: of the result, None for that of x.
-        path: as in :func:`.activation.silu`.
+        path: as in :func:`.gate.gated_residual`; the kernels are for CPUs; on other devices "native" is PyTorch's.
 
     Returns:
         (..., D).

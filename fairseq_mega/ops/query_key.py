@@ -19,14 +19,14 @@ def query_key(x: Tensor, kappa: Tensor, mu: Tensor, *, path: Optional[str] = Non
     Args:
         x: (..., z).
         kappa, mu: (2, z), of queries and of keys.
-        path: as in :func:`.activation.silu`.
+        path: as in :func:`.gate.gated_residual`.
 
     Returns:
         Two times (..., z), of the type of x.
 
     Source: MEGA, Eq. 9 and 10.
     """
-    if PATHS.choose(path, x) == "native" and x.device.type == "cpu":
+    if PATHS.choose(path, x) == "native":
         return native.operators.query_key(x, kappa.to(torch.float32), mu.to(torch.float32))
     shared = F.silu(x)
     # unbind, as the gradient of an index would fill a tensor of zeros for each of the four rows

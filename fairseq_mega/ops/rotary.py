@@ -28,15 +28,15 @@ def normalized_query_key(
 ) -> Tuple[Tensor, Tensor]:
     """Queries and keys ``scale n + offset``, turned, with ``n = x / sqrt(mean(x^2) + eps)`` head by head.
 
-    A CPU's kernel keeps only its inputs; :func:`.common.recompute.recomputing` need not keep its results.
+    The kernel keeps only its inputs; :func:`.common.recompute.recomputing` need not keep its results on a CPU.
 
     Args:
         x: (B, L, H E), their shared representation, E even.
         scale, offset: (2, H, E), of queries and of keys; float32, or float64 with x.
         first, chunk_size, base: as :func:`rotate` has them.
         eps: added to the mean of the squares.
-        path: "reference" or "native" (a CPU's kernel; the reference on other devices) to force a path, "auto" for
-            native wherever it can run, None for the environment's choice (see :mod:`fairseq_mega.ops.common.dispatch`).
+        path: "reference" or "native" (compiled kernels) to force a path, "auto" for native wherever it can run, None
+            for the environment's choice (see :mod:`fairseq_mega.ops.common.dispatch`).
 
     Returns:
         Two times (B, L, H E), of the type of x.
@@ -48,7 +48,7 @@ def normalized_query_key(
     Source: MEGALODON (Ma et al., NeurIPS 2024), Eq. 6 to 8; RoFormer (Su et al., 2021), Eq. 34.
     """
     features = scale.size(-1)
-    if PATHS.choose(path, x) == "native" and x.device.type == "cpu":
+    if PATHS.choose(path, x) == "native":
         reach = _reach(first + x.size(1), chunk_size)
         turns = _signed_turns(features // 2, reach, base, x.device)
         columns = scale.to(torch.float32), offset.to(torch.float32)

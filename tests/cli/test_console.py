@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import List
 
 import pytest
@@ -17,6 +18,7 @@ import fairseq_mega
 from fairseq_mega.cli import console
 from fairseq_mega.cli.usage import plugin_flags
 from fairseq_mega.compat import errors
+from fairseq_mega.compat.processes import cpu_process
 from tests.support import helpers
 from tests.support.documented_commands import OPTION, OURS, PARSERS
 
@@ -157,6 +159,19 @@ class TestHelp:
         )
         done = subprocess.run(command, shell=True, cwd=helpers.REPOSITORY, text=True, capture_output=True, check=True)
         assert done.stdout.startswith("usage: fairseq-mega-validate") and not done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("command", console.COMMANDS)
+def test_processes_that_train_or_generate_are_configured(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a process of its own is: other code that calls a command keeps its memory and its numbers."""
+    configured: List[str] = []
+    monkeypatch.setattr(cpu_process, "configure_process", lambda: configured.append(command))
+    monkeypatch.setitem(sys.modules, "stand_in", SimpleNamespace(cli_main=lambda: None))
+    monkeypatch.setitem(console.COMMANDS, command, "stand_in")
+    monkeypatch.setattr(sys, "argv", [f"fairseq-mega-{command}", "data"])
+    assert console.run(command, ["data"]) == 0 and not configured
+    assert getattr(console, command.replace("-", "_"))() == 0
+    assert bool(configured) == (command in ("train", "generate", "interactive"))
 
 
 @pytest.mark.slow

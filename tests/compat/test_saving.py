@@ -86,16 +86,6 @@ class TestLock:
         del owner
         assert not (tmp_path / locks.TRAINING).exists()
 
-    def test_half_a_checkpoint_of_a_killed_training_is_removed(
-        self, trainings: tiny_trainings.Trainings, device_flags: List[str], tmp_path: Path
-    ) -> None:
-        for name in ("checkpoint_1_5.pt.tmp", "checkpoint_last.pt.tmp", "notes.tmp"):
-            (tmp_path / name).write_bytes(b"half")
-        options = [*device_flags, "--num-workers", 0, "--max-update", 1, "--no-epoch-checkpoints"]
-        helpers.run_fairseq("train", trainings.arguments("image", *options, "--save-dir", tmp_path))
-        found = {path.name for path in tmp_path.iterdir()} - {locks.TRAINING}
-        assert found == {"checkpoint_best.pt", "checkpoint_last.pt", "notes.tmp"}
-
     def test_file_systems_without_locks(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:

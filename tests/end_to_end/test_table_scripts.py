@@ -10,7 +10,7 @@ from typing import Any, Dict, List
 import pytest
 
 from fairseq_mega.lab.reproduce import command as reproducing
-from fairseq_mega.lab.runs.results import read_results
+from fairseq_mega.lab.runs.results import read_result, read_results
 from tests.support import in_process, lra_data, tiny_trainings
 from tests.support.helpers import REPOSITORY
 from tests.support.in_process import in_process as no_processes  # noqa: F401
@@ -106,3 +106,17 @@ def test_compare_classifiers(tmp_path: Path) -> None:
         assert f"| Image | {model} | 0.002 | 1 | " in output and "of 29 |" in output
     for result in read_results(tmp_path / "out" / "results", "compare-classifiers-smoke"):
         assert f"--sentence-class-num {lra_data.CLASSES} " in result["train_command"]
+
+
+def test_megalodon_table2(tmp_path: Path) -> None:
+    """A toy answers invented questions of each data set, with the paper's worked examples."""
+    out = tmp_path / "long questions"
+    command = ["bash", str(REPOSITORY / "scripts" / "megalodon_table2.sh")]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "FAIRSEQ_MEGA_VENV": sys.prefix}
+    done = subprocess.run([*command, "--smoke", str(out)], capture_output=True, text=True, env=environment)
+    ended(done, 0)
+    for name, shots in (("narrative_qa", 0), ("qasper", 2), ("qmsum", 1)):
+        result = read_result(out / f"{name}.json")
+        assert (result["examples"], result["settings"]["shots"]) == (3, shots)
+    refused = subprocess.run([*command, "model.pt", "--cpu"], capture_output=True, text=True, env=environment)
+    assert refused.returncode == 1 and "'--cpu'" in refused.stderr

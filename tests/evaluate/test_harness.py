@@ -3,6 +3,9 @@
 import itertools
 import json
 import math
+import os
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Tuple
@@ -167,6 +170,20 @@ def test_tasks_of_local_files(trained: Trained, tmp_path: Path, monkeypatch: pyt
     assert abs(results["texts"]["bits_per_byte,none"] - bits / length) < 1e-5
     right = [trained.pairs((line[:-4], line[-4:]))[0] >= trained.pairs((line[:-4], " cold"))[0] for line in LINES[:3]]
     assert results["choices"]["acc,none"] == pytest.approx(sum(right) / 3)
+
+
+@pytest.mark.slow
+def test_the_script_of_table_1(tmp_path: Path) -> None:
+    """A toy answers an invented task."""
+    script, out = REPOSITORY / "scripts" / "megalodon_table1.sh", tmp_path / "out"
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "FAIRSEQ_MEGA_VENV": sys.prefix, "HF_HUB_OFFLINE": "1"}
+    environment["HF_DATASETS_CACHE"] = str(tmp_path / "cache")
+    command = ["bash", str(script), "--smoke", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (found,) = out.glob("**/results_*.json")
+    results = json.loads(found.read_text())
+    assert results["n-samples"]["invented"]["effective"] == 3 and 0 <= results["results"]["invented"]["acc,none"] <= 1
 
 
 def test_the_tasks_of_table_1(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,6 +43,14 @@ def test_hours_of_all_starts() -> None:
     assert training_log.parse_log(HEAD.splitlines()).hours is None
 
 
+def test_core_hours_of_all_starts() -> None:
+    starts = [[0.5, 0.75], [], [0.125, 0.25]]
+    logs = [HEAD + "".join(f'{{"core_hours": {hours}}}\n{inner(4)}' for hours in start) for start in starts]
+    cut_off = '{"core_hours": 9'
+    assert training_log.parse_log([*"".join(logs).splitlines(), cut_off]).core_hours == 1.0
+    assert training_log.parse_log((HEAD + inner(4)).splitlines()).core_hours is None
+
+
 def test_log_of_a_training_that_was_interrupted() -> None:
     """Updates after the last checkpoint are trained again; the later numbers count."""
     first = HEAD + inner(0) + inner(4) + valid(1, 100, 60.0) + valid(2, 200, 99.0)

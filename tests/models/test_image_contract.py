@@ -101,6 +101,7 @@ def plain(model: Any, batch: torch.Tensor) -> torch.Tensor:
 def test_values_and_gradients(recomputed: bool) -> None:
     """Logits, and the gradients of the parameters and of each pixel, are those of the plain formulas."""
     model = lively(build("megalodon_image", drop_path=0.0, checkpoint_activations=recomputed)).train()
+    assert model.encoder.checkpoint_activations == recomputed
     batch = images(3).double().requires_grad_()
     found, want = model(batch), plain(model, batch)
     torch.testing.assert_close(found, want)

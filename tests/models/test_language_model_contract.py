@@ -148,6 +148,7 @@ def test_recomputed_layers_give_the_same_gradients(kind: str) -> None:
     read, gradients = tokens(2, LENGTH), []
     for recompute in (False, True):
         model = lively(build(kind, checkpoint_activations=recompute, dropout=0.2, attention_dropout=0.1)).train()
+        assert model.decoder.checkpoint_activations == recompute
         torch.manual_seed(3)
         log_probs(model, read).square().mean().backward()
         gradients.append({name: parameter.grad for name, parameter in model.named_parameters()})

@@ -23,15 +23,6 @@ def test_the_requested_positions() -> None:
     torch.testing.assert_close(model.get_normalized_probs(chosen, True).exp().sum(-1), torch.ones(2).double())
 
 
-def test_it_looks_both_ways() -> None:
-    model = lively(build())
-    tokens = batch((9,))
-    changed = tokens.clone()
-    changed[0, 4] = 3
-    differs = (model(tokens)[0] - model(changed)[0]).abs().amax(-1)[0]
-    assert bool((differs > 1e-6).all())
-
-
 @pytest.mark.parametrize("arch", preset_names("mega_masked_lm"))
 def test_presets(arch) -> None:
     options = Namespace()

@@ -33,14 +33,6 @@ def test_presets_equal_architectures():
         assert values.keys() <= {option.name for option in fields(MODEL_DATACLASS_REGISTRY[model])}, name
 
 
-def test_what_is_given_stands_before_a_preset():
-    for name in ALL:
-        option, value = next(iter(presets.preset(name).items()))
-        options = Namespace(**{option: "given"})
-        ARCH_CONFIG_REGISTRY[name](options)
-        assert value != "given" and vars(options) == {**presets.preset(name), option: "given"}, name
-
-
 TABLES = ["adaptive_input", "adaptive_softmax_cutoff", "tie_adaptive_weights", "tie_adaptive_proj"]
 SHARED = "share_decoder_input_output_embed"
 

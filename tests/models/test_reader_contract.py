@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from fairseq_mega.models.presets import preset_names
+from fairseq_mega.modules.trunk import Trunk
 from tests.support import tiny_classifier, tiny_masked_lm, tiny_mega
 from tests.support.tiny_classifier import padded, texts
 from tests.support.tiny_mega import PAD, lively
@@ -99,6 +100,8 @@ def test_recomputed_layers_give_the_same_gradients(one: Reader) -> None:
     dropouts = {"dropout": 0.2} if one.kind == "s4d_lra" else {"dropout": 0.2, "attention_dropout": 0.1}
     for recompute in (False, True):
         model = lively(one.build(checkpoint_activations=recompute, **dropouts)).train()
+        stacks = [part for part in model.modules() if isinstance(part, Trunk)]
+        assert stacks and all(stack.checkpoint_activations == recompute for stack in stacks)
         torch.manual_seed(3)
         logits = torch.cat([found.flatten() for found in one.outputs(model, texts((5, 9)))])
         (logits * torch.randn_like(logits)).sum().backward()

@@ -160,10 +160,15 @@ def run_gate_and_statistics(dtype: torch.dtype) -> None:
 
 
 def run_rows(dtype: torch.dtype) -> None:
-    """Dropout, losses and activations, whose rows end in the middle of a vector."""
+    """Dropout and losses, whose rows end in the middle of a vector."""
     for width in (1, 7, 33):
         backward(dropout(draw(2, 5, width, dtype=dtype), 0.3, path="native"))
         backward(*cross_entropy(draw(5, width, dtype=dtype), torch.arange(5) % width, path="native"))
+
+
+def run_activations(dtype: torch.dtype) -> None:
+    """Activations, queries and keys, whose rows end in the middle of a vector."""
+    for width in (1, 7, 33):
         x, factor, skip = (draw(2, 5, width, dtype=dtype) for _ in range(3))
         backward(silu(x, factor, skip=skip, omega=draw(width), path="native"))
         backward(*query_key(x, draw(2, width), draw(2, width), path="native"))
@@ -267,6 +272,7 @@ def run_all(dtypes: Tuple[torch.dtype, ...] = (torch.float32, torch.bfloat16)) -
         run_attention(dtype)
         run_gate_and_statistics(dtype)
         run_rows(dtype)
+        run_activations(dtype)
         run_norms(dtype)
         run_linear(dtype)
         run_decoding(dtype)

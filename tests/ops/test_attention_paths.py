@@ -142,6 +142,15 @@ def test_chunks_are_separate_attentions(any_path, function, causal, length, chun
         assert_close(f"chunk at {start}", out[:, piece], attention(q, k, v, **own, **options))
 
 
+def test_the_last_queries_attend_within_their_chunks(any_path):
+    path, device = any_path
+    q, k, v = (tensors(11, 11)[name].float().to(device) for name in "qkv")
+    whole = chunked_attention(q, k, v, 4, causal=True, path=path)
+    for last in (1, 3, 5, 10):
+        found = chunked_attention(q[:, -last:], k, v, 4, causal=True, path=path)
+        torch.testing.assert_close(found, whole[:, -last:])
+
+
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_nothing_to_attend_to_stays_finite(any_path, function):
     path, device = any_path

@@ -69,6 +69,7 @@ def test_the_argument_precedes_the_variable(monkeypatch):
         ("auto", "auto", "auto"),
         ("", "auto", "auto"),
         ("reference,ema=native_fft", "native_fft", "reference"),
+        ("ema=native_fft,reference", "reference", "reference"),
         (" ema = native , timestep_norm=auto ", "native", "auto"),
         ("ema=auto", "auto", "auto"),
     ],

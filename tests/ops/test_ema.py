@@ -247,12 +247,6 @@ def test_half_precision_computes_in_float32(any_path, mode, dtype):
         assert_close(f"gradient of {name}", gradient.cpu(), expected[name], expected[name].to(dtype), GRADIENT_FACTOR)
 
 
-def test_no_ema():
-    tensors = {**parameters(n=0), "x": signal(5)}
-    y, state = run(tensors, "auto", return_state=True)
-    assert y.eq(0).all() and state.shape == (BATCH, WIDTH, 0)
-
-
 def test_kernel_holds_no_table_over_time():
     """The two tables of powers grow with the root of the length, and so does what autograd keeps of them."""
     log_decay = torch.full((8, 16), -0.01, requires_grad=True)

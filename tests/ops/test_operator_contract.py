@@ -61,6 +61,10 @@ class Case(NamedTuple):
         return torch.cat([out.float().flatten() for out in floats]), inputs if self.differentiable else {}
 
 
+def halves(tensors: Dict[str, Tensor]) -> Dict[str, Any]:
+    return {name: tensor.bfloat16() for name, tensor in tensors.items()}
+
+
 def losses(logits: Tensor) -> Any:
     return cross_entropy(logits.flatten(0, 1), torch.arange(logits[..., 0].numel()) % D, path="native")
 
@@ -92,20 +96,24 @@ ON_GPUS = {
         partial(gated_residual, dropout=0.3, path="native"),
         dict.fromkeys(("residual", "update", "candidate", "addend"), ROW),
     ),
+    "silu": Case(partial(silu, path="native"), {**dict.fromkeys(("x", "factor", "skip"), ROW), "omega": (D,)}),
+    "query and key": Case(partial(query_key, path="native"), {"x": ROW, "kappa": (2, D), "mu": (2, D)}),
+    "rotary": Case(turned, {"x": ROW, **dict.fromkeys(("scale", "offset"), (2, 2, D // 2))}),
 }
 CASES = {
     **ON_GPUS,
     "attention of groups": Case(partial(attention, causal=True, path="native_blocks"), dict.fromkeys("qkv", ROW)),
-    "silu": Case(partial(silu, path="native"), {**dict.fromkeys(("x", "factor", "skip"), ROW), "omega": (D,)}),
+    "attention of groups in bfloat16": Case(
+        lambda **given: attention(**halves(given), causal=True, path="native_blocks"), dict.fromkeys("qkv", ROW)
+    ),
     "dropout": Case(lambda x: dropout(x, 0.3, path="native"), {"x": ROW}),
-    "query and key": Case(partial(query_key, path="native"), {"x": ROW, "kappa": (2, D), "mu": (2, D)}),
-    "rotary": Case(turned, {"x": ROW, **dict.fromkeys(("scale", "offset"), (2, 2, D // 2))}),
     **{
         kind: Case(partial(row_norm, centred=centred, eps=1e-5, path="native"), {"x": ROW, **columns})
         for kind, centred, columns in (("layer norm", True, COLUMNS), ("rms norm", False, {"weight": (D,)}))
     },
     "cross entropy": Case(losses, {"logits": ROW}),
     "linear": Case(partial(linear, path="native"), MAP),
+    "linear in bfloat16": Case(lambda **given: linear(**halves(given), path="native"), MAP),
     "parts": Case(partial(linear_parts, widths=(64, 64, 32), path="native"), MAP),
     "silu linear": Case(partial(silu_linear, path="native"), {**MAP, "factor": ROW}),
     "packed": Case(

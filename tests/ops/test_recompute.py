@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from fairseq_mega.ops.activation import silu
 from fairseq_mega.ops.common import native
-from fairseq_mega.ops.common.recompute import recomputing
+from fairseq_mega.ops.common.recompute import keep_operator, recomputing
 from fairseq_mega.ops.norm import row_norm
 
 pytestmark = pytest.mark.skipif(native.PROBLEM is not None, reason=f"no compiled kernels: {native.PROBLEM}")
@@ -91,3 +92,11 @@ def test_a_product_keeps_no_norm(centred):
     (before, wanted), (after, gained) = found
     assert after <= before - x.numel() * 4
     assert all(torch.equal(got, want) for got, want in zip(gained, wanted))
+
+
+@pytest.mark.parametrize("is_cuda", [False, True])
+def test_results_on_a_gpu_are_kept(is_cuda):
+    """There another launch can cost more than the memory."""
+    node, x = SimpleNamespace(save_for_backward=lambda *_: None), SimpleNamespace(is_cuda=is_cuda)
+    keep_operator(silu)(node, (x,), None)
+    assert hasattr(node, "operator") != is_cuda

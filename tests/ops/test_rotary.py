@@ -54,14 +54,16 @@ def test_the_definition_turns_pairs_by_the_angle_of_their_position():
 @needs_kernels
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_the_kernel_equals_the_definition(case, dtype, cpu_level):
+def test_the_kernel_equals_the_definition(case, dtype, any_kernels):
     plain = numbers(case)
     rounded = {name: tensor.to(dtype if name == "x" else torch.float32) for name, tensor in plain.items()}
     results = []
     for path, kind in (("native", None), ("reference", torch.float64), ("reference", None)):
-        inputs = {name: leaves({name: tensor}, kind or tensor.dtype)[name] for name, tensor in rounded.items()}
+        device = any_kernels if path == "native" else "cpu"
+        moved = {name: tensor.to(device) for name, tensor in rounded.items()}
+        inputs = {name: leaves({name: tensor}, kind or tensor.dtype)[name] for name, tensor in moved.items()}
         out = both(inputs, case, path)
-        results.append((out, gradients(out, inputs)))
+        results.append((out.cpu(), {name: gradient.cpu() for name, gradient in gradients(out, inputs).items()}))
     (out, found), (want, exact), (baseline, usual) = results
     assert out.dtype == dtype
     assert_close("query and key", out, want, baseline)
@@ -72,8 +74,8 @@ def test_the_kernel_equals_the_definition(case, dtype, cpu_level):
 
 
 @needs_kernels
-def test_strides_and_empty_sequences():
-    tensors = {name: tensor.float() for name, tensor in numbers((2, 7, 2, 6, 0, 4)).items()}
+def test_strides_and_empty_sequences(kernel_device):
+    tensors = {name: tensor.float().to(kernel_device) for name, tensor in numbers((2, 7, 2, 6, 0, 4)).items()}
     for x in (tensors["x"].transpose(0, 1), tensors["x"][:, ::2], tensors["x"][:, :0], tensors["x"][:0]):
         inputs = leaves({**tensors, "x": x}, torch.float32)
         got, want = (both({**inputs, "x": x}, (0, 0, 0, 0, 1, 4), path) for path in ("native", "reference"))

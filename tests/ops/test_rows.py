@@ -1,6 +1,6 @@
 """The contract of operators on rows: outputs and every gradient of their kernels are those of the definitions.
 
-They are activations, norms and the update gate, whose kernels are for CPUs; the gate's are for GPUs, too.
+The kernels are for CPUs and, but for those of norms, for GPUs.
 """
 
 from typing import Any, Callable, Dict, NamedTuple, Tuple
@@ -82,11 +82,7 @@ OPERATORS: Dict[str, Rows] = {
     "update gate": Rows(gated_residual, gate_defined, GATE[:3]),
     "update gate of a sum": Rows(gated_residual, gate_defined, GATE),
 }
-WHERE = [
-    (name, place)
-    for name in OPERATORS
-    for place in (kernels.KERNELS if name.startswith("update gate") else kernels.CPU)
-]
+WHERE = [(name, place) for name in OPERATORS for place in (kernels.CPU if "norm" in name else kernels.KERNELS)]
 SHAPES = [(1,), (7,), (2, 5, 9), (2, 3, 128), (300, 33), (0, 4), (1, 1, 16), (513, 16), (3, 130)]
 
 

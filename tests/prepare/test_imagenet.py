@@ -84,6 +84,12 @@ def test_the_number_in_its_name_gives_an_image_its_class(
     assert len(want) == 16 and got == want
 
 
+def test_archives_with_other_checksums_are_refused(archives: Path, tmp_path: Path) -> None:
+    (archives / "ILSVRC2012_img_val.tar").write_bytes(b"another")
+    message = refusal("imagenet", "--out", tmp_path / "out", "--archives", archives)
+    assert "ILSVRC2012_img_val.tar: expected MD5" in message and not (tmp_path / "out").exists()
+
+
 def test_validation_images_have_numbers_once_each(archives: Path, tmp_path: Path) -> None:
     repacked(archives / "ILSVRC2012_img_val.tar", lambda place, old: "_val_00000001.JPEG" if place == 5 else old)
     message = refusal("imagenet", "--out", tmp_path / "out", "--archives", archives)

@@ -17,7 +17,7 @@ from fairseq_mega.data.image_folder import ImageFolder
 from fairseq_mega.lab.evaluate.new_examples import TextReader
 from fairseq_mega.lab.prepare.classification.own import read_texts
 from fairseq_mega.tasks.lra_text import LRATextTask
-from tests.support.prepare_runs import byte_texts, labels, prepare, refusal, source_of
+from tests.support.prepare_runs import prepare, refusal, source_of
 
 COUNTS = {"train": 6, "valid": 2, "test": 3}  # of each label, or of documents
 
@@ -110,12 +110,7 @@ TABLES: Dict[str, Tuple[str, bytes]] = {
 def test_tables(name: str, tmp_path: Path) -> None:
     file, content = TABLES[name]
     (tmp_path / file).write_bytes(content)
-    files = [word for split in ("train", "valid", "test") for word in (f"--{split}", tmp_path / file)]
-    prepare("own-texts", *files, "--out", tmp_path / "out").succeeded()
-    for split in ("train", "valid", "test"):
-        assert source_of(tmp_path / "out")["splits"][split]["labels"] == {"bad": 3, "good": 3}
-        assert labels(tmp_path / "out", split) == [label for label, _ in ROWS]
-        assert byte_texts(tmp_path / "out" / "src-bin", split) == [text.encode() for _, text in ROWS]
+    assert read_texts(tmp_path / file) == [(text.encode(), label) for label, text in ROWS]
 
 
 def test_fields_of_several_lines_and_quotes_of_tsv(tmp_path: Path) -> None:

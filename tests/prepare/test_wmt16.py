@@ -84,7 +84,9 @@ def test_a_folder_with_other_things_goes_on(tmp_path: Path, monkeypatch: pytest.
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         *("bpe", "card.json", "data-bin", "raw", "runs", "tokenized")
     ]
-    assert source_of(tmp_path)["splits"]["newstest2014"] == {"pairs": toy_data.WMT16_LINES["newstest2014"]}
+    card = source_of(tmp_path)
+    assert card["splits"]["newstest2014"] == {"pairs": toy_data.WMT16_LINES["newstest2014"]}
+    assert {record["url"] for record in card["inputs"].values()} == set(wmt16.archive_urls())
     options = argparse.Namespace(bpe="subword_nmt", bpe_codes=str(tmp_path / "bpe" / "codes"), bpe_separator="@@")
     moses = argparse.Namespace(tokenizer="moses", moses_no_escape=True, moses_no_dash_splits=True)
     assert settings_of_data(tmp_path / "data-bin") == {

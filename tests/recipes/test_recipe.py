@@ -196,7 +196,8 @@ def test_reports_have_the_published_values_of_megalodon() -> None:
 
 def test_every_table_has_a_script() -> None:
     """A table or figure of recipes has a script that names it."""
-    named = {words_of(script.name)[1] for script in (FOLDER.parents[2] / "scripts").glob("mega*_*.sh")}
+    scripts = (FOLDER.parents[2] / "scripts").glob("mega*_*.sh")
+    named = {words_of(script.name)[1] for script in scripts if "score_checkpoint" not in script.read_text()}
     papers = ("mega/", "megalodon/")
     tables = {"/".join(name.split("/")[:2]) for name in catalogue() if name.startswith(papers)}
     assert named == tables and all(find(table) for table in tables)

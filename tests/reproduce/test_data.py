@@ -34,6 +34,13 @@ def test_the_data_of_every_recipe_fit_and_can_be_made() -> None:
     assert not is_published(MINIATURE) and not is_published(replace(LISTOPS, own_data=True))
 
 
+def test_archives_that_are_not_fetched_lie_beside_the_data(tmp_path: Path) -> None:
+    recipe = catalogue()["mega/table6/imagenet/mega"]
+    words = Data(recipe, Choices(tmp_path), tmp_path / "imagenet").words()
+    assert words[words.index("--archives") + 1] == str(tmp_path / "archives")
+    assert "--archives" not in Data(LISTOPS, Choices(tmp_path), tmp_path / "listops").words()
+
+
 OTHER_DATA = {  # a recipe, what replaces parts of its file, and the error
     "task": ("{data: cifar10}", "", "task._name"),
     "place": ("{data: imdb}", "", "task.data"),

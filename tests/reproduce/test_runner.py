@@ -10,7 +10,7 @@ from fairseq_mega.lab.reproduce.command import main
 from fairseq_mega.lab.reproduce.runner import FAILED
 from fairseq_mega.lab.runs import commands
 from fairseq_mega.lab.runs.commands import StageError
-from fairseq_mega.lab.runs.results import read_results
+from fairseq_mega.lab.runs.results import read_result, read_results
 from tests.support import in_process as running
 from tests.support.in_process import in_process  # noqa: F401
 
@@ -62,6 +62,26 @@ def test_other_settings_are_other_runs(out: Path, capsys: pytest.CaptureFixture[
         changes = "" if "--max-update" in more else " ".join(more)
         assert changes in row and row.replace(changes, "").split()[5:7] == ["7", "3" if "3" in more else "6"]
     assert len(list((out / "runs").iterdir())) >= 3
+
+
+def test_short_trainings_choose_the_learning_rate(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """All seeds are trained at it alone, and the short trainings are not scored on the test set."""
+    words = ["comparison/text_budget/mega_chunk", "--set", "optimization.lr=[0.01,0.002]", "--seeds", "7,8"]
+    reproduce(out, *words, "--max-update", "10")
+    printed = capsys.readouterr()
+    assert printed.err.count(".train: begins") == 4 and printed.err.count(".evaluate: begins") == 2
+    (path,) = (out / "cells").glob("comparison.text_budget.*")
+    cell = read_result(path)
+    choice, rate = cell["settings"]["rate_choice"], cell["settings"]["lr"]
+    accuracies = {float(name): accuracy for name, accuracy in choice["accuracies"].items()}
+    assert choice["updates"] == 2 and set(accuracies) == {0.01, 0.002}
+    assert accuracies[rate] == max(accuracies.values()) and choice["core_hours"] > 0
+    assert {(run["seed"], run["lr"]) for run in cell["runs"]} == {(7, rate), (8, rate)}
+    assert all(run["core_hours"] > 0 for run in cell["runs"])
+    tried = f"0.002: {accuracies[0.002]:.2f}, 0.01: {accuracies[0.01]:.2f}"
+    assert f"| 10 | 80 | {tried} | {rate:g} | 7, 8 | " in printed.out
+    reproduce(out, *words, "--max-update", "10")
+    assert "begins" not in capsys.readouterr().err
 
 
 def test_a_failed_seed_is_named(out: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,9 +31,12 @@ GROUPS: Dict[str, List[str]] = {  # recipes with the same report; those of one g
     "quick start": ["quickstart"],
     "comparison of language models": ["comparison/wikitext2", "comparison/bytes"],
     "recall and state tracking": ["comparison/recall", "comparison/tracking", "comparison/needle"],
+    "equal budgets": ["comparison/text_budget"],
     "comparison of classifiers": ["comparison/text", "comparison/image", "comparison/listops"],
 }
-BY_SCRIPTS = ("table4", "table7", "comparison of language models", "comparison of classifiers")  # tests/end_to_end
+BY_SCRIPTS = (  # tests/end_to_end, and of equal budgets test_runner.py
+    *("table4", "table7", "comparison of language models", "comparison of classifiers", "equal budgets"),
+)
 
 
 @pytest.fixture(scope="module")

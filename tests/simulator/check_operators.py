@@ -14,14 +14,17 @@ from typing import Callable, Dict, Iterable, Iterator, List, Optional
 
 import torch
 
-from tests.simulator.cases import attention, coefficients, ema, fft_conv, gate, timestep_norm
+from tests.simulator.cases import attention, coefficients, ema, fft_conv, gate, rows, timestep_norm
 from tests.simulator.cases.case import Case, Results, compare
 
 CASES: Dict[str, Callable[[], Iterator[Case]]] = {
+    "activation": rows.silu_cases,
     "attention": attention.cases,
     "ema": lambda: itertools.chain(ema.cases(), coefficients.cases()),
     "fft_conv": fft_conv.cases,
     "gate": gate.cases,
+    "query_key": rows.query_key_cases,
+    "rotary": rows.rotary_cases,
     "timestep_norm": timestep_norm.cases,
 }
 

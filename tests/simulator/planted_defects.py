@@ -51,10 +51,14 @@ class Operator(NamedTuple):
 
     name: str  # of its folder under csrc, which with ``common`` is enough for a library, and of its cases
     seconds: int = 120  # of processor time, after which its check is taken not to end
+    shared: Tuple[str, ...] = ()  # files of ``common`` in which to plant defects, too
 
 
-OPERATORS = {name: Operator(name) for name in ("attention", "fft_conv", "gate", "timestep_norm")}
+OPERATORS = {
+    name: Operator(name) for name in ("activation", "attention", "fft_conv", "gate", "rotary", "timestep_norm")
+}
 OPERATORS["ema"] = Operator("ema", seconds=60)
+OPERATORS["query_key"] = Operator("query_key", shared=("common/cuda_rows.cu", "common/cuda_rows.cuh"))
 
 
 class Defect(NamedTuple):
@@ -91,7 +95,8 @@ def copy_sources(operator: Operator, target: Path) -> List[str]:
     for folder in ("common", operator.name):
         shutil.copytree(build.SOURCES / folder, target / folder, dirs_exist_ok=True)
     kernels = (build.SOURCES / operator.name).iterdir()
-    return sorted(str(path.relative_to(build.SOURCES)) for path in kernels if path.suffix in (".cu", ".cuh"))
+    own = (str(path.relative_to(build.SOURCES)) for path in kernels if path.suffix in (".cu", ".cuh"))
+    return sorted([*own, *operator.shared])
 
 
 def check(server: CheckServer, library: Path, orders: Tuple[str, ...], folder: Path) -> Optional[str]:

@@ -80,18 +80,15 @@ def held(path: Union[str, os.PathLike], what: str, user: str) -> Iterator[None]:
                 os.close(file)
 
 
-def lock_for_training(save_dir: str, owner: Any) -> bool:
+def lock_for_training(save_dir: str, owner: Any) -> None:
     """Lock a folder for as long as ``owner`` or this process lives; do nothing if this process holds the lock already.
-
-    Returns:
-        False on a file system without locks.
 
     Raises:
         FileExistsError: if another process holds the lock.
     """
     path = os.path.realpath(os.path.join(save_dir, TRAINING))
     if path in _held:
-        return True
+        return
     try:
         file = acquire(path, f"--save-dir {save_dir}", "training")
     except InUse as holder:
@@ -102,7 +99,6 @@ def lock_for_training(save_dir: str, owner: Any) -> bool:
     if file is not None:
         _held[path] = file
         weakref.finalize(owner, release, path, os.getpid())
-    return file is not None
 
 
 def description() -> str:

@@ -77,8 +77,6 @@ def read(path: Any) -> Dict[str, Any]:
         UnreadableFile: if one of them is damaged, or of another kind or checkpoint.
     """
     where = configuration_file(path)
-    if not os.path.exists(where):
-        raise FileNotFoundError(f"{where} does not exist: the configuration of {path} belongs there")
     with _errors_naming(f"{path} with {where}"):
         with open(where, encoding="utf-8") as file:
             checkpoint = json.load(file)

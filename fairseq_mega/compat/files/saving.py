@@ -1,7 +1,6 @@
 """Write files complete or not at all, and checkpoints by one training at a time."""
 
 import contextlib
-import glob
 import os
 import pathlib
 import shutil
@@ -48,7 +47,6 @@ def copy_checkpoints_atomically(original: Callable, src_path: str, dst_path: str
 def lock_save_dir(call: hooks.Call) -> Iterator[None]:
     """Lock --save-dir for one training at a time, unless --no-save is passed (event "restore")."""
     cfg, trainer = call.arguments["cfg"], call.arguments["trainer"]
-    if not cfg.no_save and trainer.data_parallel_rank == 0 and lock_for_training(cfg.save_dir, trainer):
-        for path in glob.glob(os.path.join(glob.escape(cfg.save_dir), "*.pt.tmp")):  # of a save that failed
-            os.remove(path)
+    if not cfg.no_save and trainer.data_parallel_rank == 0:
+        lock_for_training(cfg.save_dir, trainer)
     yield

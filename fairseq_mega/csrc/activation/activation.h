@@ -22,5 +22,7 @@ struct SiluGradients {
 
 void silu_forward_cpu(const RowParts&, const SiluInputs&, void* out, int64_t part);
 void silu_backward_cpu(const RowParts&, const SiluInputs&, const SiluGradients&, int64_t part);
+int silu_forward_cuda(const RowParts&, const SiluInputs&, void* out, void* stream);
+int silu_backward_cuda(const RowParts&, const SiluInputs&, const SiluGradients&, void* stream);
 
 }  // namespace fm

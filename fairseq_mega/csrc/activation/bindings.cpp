@@ -1,8 +1,6 @@
-// Operators of activations: shapes, strides and memory; see activation.h. There are kernels for CPUs only.
-#include "common/row_bindings.h"
-
-#if defined(FM_LIBRARY_CPU)
+// Operators of activations: shapes, strides and memory; see activation.h.
 #include "activation/activation.h"
+#include "common/row_bindings.h"
 
 namespace fm {
 namespace {
@@ -32,15 +30,43 @@ struct Silu {
   SiluInputs inputs() const { return {rows_in(x), rows_in(factor), rows_in(skip), data_or_null<float>(omega)}; }
 };
 
+struct Cpu {
+  static void forward(const RowParts& shape, const SiluInputs& in, const Tensor&, void* out) {
+    for_parts(shape, [&](int64_t part) { silu_forward_cpu(shape, in, out, part); });
+  }
+  static Tensor backward(const RowParts& shape, const SiluInputs& in, const SiluGradients& gradients,
+                         const Tensor& sums) {
+    for_parts(shape, [&](int64_t part) { silu_backward_cpu(shape, in, gradients, part); });
+    return total(sums, sums.size(0), {sums.size(1)});
+  }
+};
+
+#if defined(FM_WITH_CUDA)
+struct Cuda {
+  static void forward(const RowParts& shape, const SiluInputs& in, const Tensor& x, void* out) {
+    if (shape.rows == 0) return;
+    DeviceOf guard(x);
+    check_cuda("silu", silu_forward_cuda(shape, in, out, current_stream(x)));
+  }
+  static Tensor backward(const RowParts& shape, const SiluInputs& in, const SiluGradients& gradients,
+                         const Tensor& sums) {
+    DeviceOf guard(sums);
+    const char* op = "silu_backward";
+    if (shape.rows > 0) check_cuda(op, silu_backward_cuda(shape, in, gradients, current_stream(sums)));
+    return cuda_total(sums, sums.size(0), {sums.size(1)}, op);
+  }
+};
+#endif
+
+template <class Device>
 Tensor silu(Tensor x, std::optional<Tensor> factor, std::optional<Tensor> skip, std::optional<Tensor> omega) {
   const Silu call(x, factor, skip, omega, "silu");
   Tensor out = like(x);
-  const SiluInputs in = call.inputs();
-  void* to = out.mutable_data_ptr();
-  for_parts(call.shape, [&](int64_t part) { silu_forward_cpu(call.shape, in, to, part); });
+  Device::forward(call.shape, call.inputs(), x, out.mutable_data_ptr());
   return out;
 }
 
+template <class Device>
 std::tuple<Tensor, Tensor, Tensor, Tensor> silu_backward(Tensor grad, Tensor x, std::optional<Tensor> factor,
                                                          std::optional<Tensor> skip, std::optional<Tensor> omega) {
   const char* op = "silu_backward";
@@ -52,16 +78,13 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> silu_backward(Tensor grad, Tensor x, 
   Tensor grad_x = like(x), grad_factor = factor ? like(x) : absent(), grad_skip = skip ? like(x) : absent();
   const int64_t parts = skip ? call.shape.parts() : 0, width = skip ? call.shape.width : 0;
   Tensor sums = torch::stable::new_empty(x, {parts, width}, ScalarType::Float);
-  const SiluInputs in = call.inputs();
   const SiluGradients gradients{g.const_data_ptr(), grad_x.mutable_data_ptr(), grad_factor.mutable_data_ptr(),
                                 grad_skip.mutable_data_ptr(), call.shape.width, sums.mutable_data_ptr<float>()};
-  for_parts(call.shape, [&](int64_t part) { silu_backward_cpu(call.shape, in, gradients, part); });
-  return {grad_x, grad_factor, grad_skip, total(sums, parts, {width})};
+  return {grad_x, grad_factor, grad_skip, Device::backward(call.shape, call.inputs(), gradients, sums)};
 }
 
 }  // namespace
 }  // namespace fm
-#endif
 
 FM_LIBRARY(m) {
   m.def("silu(Tensor x, Tensor? factor, Tensor? skip, Tensor? omega) -> Tensor");
@@ -72,7 +95,14 @@ FM_LIBRARY(m) {
 
 #if defined(FM_LIBRARY_CPU)
 FM_LIBRARY_CPU(m) {
-  m.impl("silu", TORCH_BOX(&fm::silu));
-  m.impl("silu_backward", TORCH_BOX(&fm::silu_backward));
+  m.impl("silu", TORCH_BOX(&fm::silu<fm::Cpu>));
+  m.impl("silu_backward", TORCH_BOX(&fm::silu_backward<fm::Cpu>));
+}
+#endif
+
+#if defined(FM_WITH_CUDA)
+FM_LIBRARY_CUDA(m) {
+  m.impl("silu", TORCH_BOX(&fm::silu<fm::Cuda>));
+  m.impl("silu_backward", TORCH_BOX(&fm::silu_backward<fm::Cuda>));
 }
 #endif

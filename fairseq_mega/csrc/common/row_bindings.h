@@ -1,6 +1,7 @@
 #pragma once
 // What the bindings of operators on rows share: shapes, checks, threads, and sums over the parts.
 #include "common/bindings.h"
+#include "common/cuda_rows.h"
 #include "common/rows.h"
 
 namespace fm {
@@ -52,5 +53,16 @@ inline Tensor total(const Tensor& parts, int64_t count, std::vector<int64_t> siz
   }
   return sums;
 }
+
+#if defined(FM_WITH_CUDA)
+// The same on the GPU.
+inline Tensor cuda_total(const Tensor& parts, int64_t count, std::vector<int64_t> size, const char* op) {
+  Tensor sums = torch::stable::new_empty(parts, size);
+  if (sums.numel() == 0) return sums;
+  check_cuda(op, sum_parts_cuda(parts.const_data_ptr<float>(), count, sums.numel(), sums.mutable_data_ptr<float>(),
+                                current_stream(parts)));
+  return sums;
+}
+#endif
 
 }  // namespace fm

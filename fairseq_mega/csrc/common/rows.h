@@ -1,5 +1,5 @@
 #pragma once
-// Rows that kernels for CPUs go through in one pass, in parts that threads share.
+// Rows that kernels go through in one pass, in parts that threads, or blocks of a GPU, share.
 #include <algorithm>
 
 #include "common/common.h"
@@ -13,9 +13,9 @@ struct RowParts {
   int64_t rows = 0, width = 0;
   DType dtype = DType::kFloat32;
 
-  int64_t parts() const { return (rows + kPartRows - 1) / kPartRows; }
-  int64_t begin(int64_t part) const { return part * kPartRows; }
-  int64_t end(int64_t part) const { return std::min(rows, (part + 1) * kPartRows); }
+  constexpr int64_t parts() const { return (rows + kPartRows - 1) / kPartRows; }
+  constexpr int64_t begin(int64_t part) const { return part * kPartRows; }
+  constexpr int64_t end(int64_t part) const { return std::min(rows, (part + 1) * kPartRows); }
 };
 
 struct RowsIn {

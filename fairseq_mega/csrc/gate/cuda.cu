@@ -1,27 +1,12 @@
 // The update gate on the GPU: one thread per element, everything read and written once; see gate.h.
 #include "gate/gate.h"
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
-#include "common/launch.h"
+#include "common/cuda_rows.cuh"
 
 namespace fm {
 namespace {
 
 constexpr int kThreads = 256;
-
-template <class T>
-__device__ __forceinline__ float get(const void* data, int64_t index) {
-  return static_cast<float>(static_cast<const T*>(data)[index]);
-}
-
-template <class T>
-__device__ __forceinline__ void put(void* data, int64_t index, float value) {
-  static_cast<T*>(data)[index] = T(value);
-}
-
-__device__ __forceinline__ float sigmoid(float x) { return 1.f / (1.f + expf(-x)); }
 
 struct Element {
   float x, gate, sum, slope, kept, candidate;

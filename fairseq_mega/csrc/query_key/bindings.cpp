@@ -1,12 +1,39 @@
-// Operators of MEGA's queries and keys: shapes, strides and memory; see query_key.h. There are kernels for CPUs only.
+// Operators of MEGA's queries and keys: shapes, strides and memory; see query_key.h.
 #include "common/row_bindings.h"
-
-#if defined(FM_LIBRARY_CPU)
 #include "query_key/query_key.h"
 
 namespace fm {
 namespace {
 
+struct Cpu {
+  static void forward(const RowParts& shape, const QueryKey& in, const Tensor&, void* query, void* key) {
+    for_parts(shape, [&](int64_t part) { query_key_forward_cpu(shape, in, query, key, part); });
+  }
+  static Tensor backward(const RowParts& shape, const QueryKey& in, const QueryKeyGradients& gradients,
+                         const Tensor& sums) {
+    for_parts(shape, [&](int64_t part) { query_key_backward_cpu(shape, in, gradients, part); });
+    return total(sums, shape.parts(), {2, 2, shape.width});
+  }
+};
+
+#if defined(FM_WITH_CUDA)
+struct Cuda {
+  static void forward(const RowParts& shape, const QueryKey& in, const Tensor& x, void* query, void* key) {
+    if (shape.rows == 0) return;
+    DeviceOf guard(x);
+    check_cuda("query_key", query_key_forward_cuda(shape, in, query, key, current_stream(x)));
+  }
+  static Tensor backward(const RowParts& shape, const QueryKey& in, const QueryKeyGradients& gradients,
+                         const Tensor& sums) {
+    DeviceOf guard(sums);
+    const char* op = "query_key_backward";
+    if (shape.rows > 0) check_cuda(op, query_key_backward_cuda(shape, in, gradients, current_stream(sums)));
+    return cuda_total(sums, shape.parts(), {2, 2, shape.width}, op);
+  }
+};
+#endif
+
+template <class Device>
 std::tuple<Tensor, Tensor> query_key(Tensor x, Tensor kappa, Tensor mu) {
   const char* op = "query_key";
   const RowParts shape = row_parts(x, op);
@@ -15,11 +42,11 @@ std::tuple<Tensor, Tensor> query_key(Tensor x, Tensor kappa, Tensor mu) {
   const Tensor scales = columns(kappa, shape, 2, op, "kappa"), offsets = columns(mu, shape, 2, op, "mu");
   Tensor query = like(x), key = like(x);
   const QueryKey in{rows_in(rows), scales.const_data_ptr<float>(), offsets.const_data_ptr<float>()};
-  void *q = query.mutable_data_ptr(), *k = key.mutable_data_ptr();
-  for_parts(shape, [&](int64_t part) { query_key_forward_cpu(shape, in, q, k, part); });
+  Device::forward(shape, in, x, query.mutable_data_ptr(), key.mutable_data_ptr());
   return {query, key};
 }
 
+template <class Device>
 std::tuple<Tensor, Tensor> query_key_backward(Tensor grad_query, Tensor grad_key, Tensor x, Tensor kappa) {
   const char* op = "query_key_backward";
   const RowParts shape = row_parts(x, op);
@@ -33,13 +60,11 @@ std::tuple<Tensor, Tensor> query_key_backward(Tensor grad_query, Tensor grad_key
   const QueryKey in{rows_in(rows), scales.const_data_ptr<float>(), nullptr};
   const QueryKeyGradients gradients{q.const_data_ptr(), k.const_data_ptr(), grad_x.mutable_data_ptr(),
                                     sums.mutable_data_ptr<float>()};
-  for_parts(shape, [&](int64_t part) { query_key_backward_cpu(shape, in, gradients, part); });
-  return {grad_x, total(sums, shape.parts(), {2, 2, shape.width})};
+  return {grad_x, Device::backward(shape, in, gradients, sums)};
 }
 
 }  // namespace
 }  // namespace fm
-#endif
 
 FM_LIBRARY(m) {
   m.def("query_key(Tensor x, Tensor kappa, Tensor mu) -> (Tensor, Tensor)");
@@ -48,7 +73,14 @@ FM_LIBRARY(m) {
 
 #if defined(FM_LIBRARY_CPU)
 FM_LIBRARY_CPU(m) {
-  m.impl("query_key", TORCH_BOX(&fm::query_key));
-  m.impl("query_key_backward", TORCH_BOX(&fm::query_key_backward));
+  m.impl("query_key", TORCH_BOX(&fm::query_key<fm::Cpu>));
+  m.impl("query_key_backward", TORCH_BOX(&fm::query_key_backward<fm::Cpu>));
+}
+#endif
+
+#if defined(FM_WITH_CUDA)
+FM_LIBRARY_CUDA(m) {
+  m.impl("query_key", TORCH_BOX(&fm::query_key<fm::Cuda>));
+  m.impl("query_key_backward", TORCH_BOX(&fm::query_key_backward<fm::Cuda>));
 }
 #endif

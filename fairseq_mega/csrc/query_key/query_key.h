@@ -22,5 +22,7 @@ struct QueryKeyGradients {
 
 void query_key_forward_cpu(const RowParts&, const QueryKey&, void* query, void* key, int64_t part);
 void query_key_backward_cpu(const RowParts&, const QueryKey&, const QueryKeyGradients&, int64_t part);
+int query_key_forward_cuda(const RowParts&, const QueryKey&, void* query, void* key, void* stream);
+int query_key_backward_cuda(const RowParts&, const QueryKey&, const QueryKeyGradients&, void* stream);
 
 }  // namespace fm

@@ -1,8 +1,5 @@
-// Operators of normalised, turned queries and keys: shapes, strides and memory; see rotary.h. There are kernels for CPUs
-// only.
+// Operators of normalised, turned queries and keys: shapes, strides and memory; see rotary.h.
 #include "common/row_bindings.h"
-
-#if defined(FM_LIBRARY_CPU)
 #include "rotary/rotary.h"
 
 namespace fm {
@@ -38,16 +35,44 @@ struct Rotary {
   }
 };
 
+struct Cpu {
+  static void forward(const Rotary& call, const Tensor&, void* query, void* key) {
+    const RotaryInputs in = call.inputs();
+    for_parts(call.shape, [&](int64_t part) { rotary_forward_cpu(call.shape, in, query, key, part); });
+  }
+  static void backward(const Rotary& call, const Tensor&, const RotaryGradients& gradients) {
+    const RotaryInputs in = call.inputs();
+    for_parts(call.shape, [&](int64_t part) { rotary_backward_cpu(call.shape, in, gradients, part); });
+  }
+};
+
+#if defined(FM_WITH_CUDA)
+struct Cuda {
+  static void forward(const Rotary& call, const Tensor& x, void* query, void* key) {
+    if (x.numel() == 0) return;
+    DeviceOf guard(x);
+    const int error = rotary_forward_cuda(call.shape, call.inputs(), query, key, current_stream(x));
+    check_cuda("rotary_query_key", error);
+  }
+  static void backward(const Rotary& call, const Tensor& x, const RotaryGradients& gradients) {
+    if (x.numel() == 0) return;
+    DeviceOf guard(x);
+    const int error = rotary_backward_cuda(call.shape, call.inputs(), gradients, current_stream(x));
+    check_cuda("rotary_query_key_backward", error);
+  }
+};
+#endif
+
+template <class Device>
 std::tuple<Tensor, Tensor> rotary_query_key(Tensor x, Tensor scale, Tensor offset, Tensor turns, int64_t first,
                                             double eps) {
   const Rotary call(x, scale, offset, turns, first, eps, "rotary_query_key");
   Tensor query = like(x), key = like(x);
-  const RotaryInputs in = call.inputs();
-  void *q = query.mutable_data_ptr(), *k = key.mutable_data_ptr();
-  for_parts(call.shape, [&](int64_t part) { rotary_forward_cpu(call.shape, in, q, k, part); });
+  Device::forward(call, x, query.mutable_data_ptr(), key.mutable_data_ptr());
   return {query, key};
 }
 
+template <class Device>
 std::tuple<Tensor, Tensor> rotary_query_key_backward(Tensor grad_query, Tensor grad_key, Tensor x, Tensor scale,
                                                      Tensor turns, int64_t first, double eps) {
   const char* op = "rotary_query_key_backward";
@@ -58,16 +83,14 @@ std::tuple<Tensor, Tensor> rotary_query_key_backward(Tensor grad_query, Tensor g
   const Tensor q = packed(grad_query), k = packed(grad_key);
   Tensor grad_x = like(x);
   Tensor sums = torch::stable::new_empty(x, {call.shape.parts(), 4, call.shape.width}, ScalarType::Float);
-  const RotaryInputs in = call.inputs();
   const RotaryGradients gradients{q.const_data_ptr(), k.const_data_ptr(), grad_x.mutable_data_ptr(),
                                   sums.mutable_data_ptr<float>()};
-  for_parts(call.shape, [&](int64_t part) { rotary_backward_cpu(call.shape, in, gradients, part); });
+  Device::backward(call, x, gradients);
   return {grad_x, sums};
 }
 
 }  // namespace
 }  // namespace fm
-#endif
 
 FM_LIBRARY(m) {
   m.def(
@@ -80,7 +103,14 @@ FM_LIBRARY(m) {
 
 #if defined(FM_LIBRARY_CPU)
 FM_LIBRARY_CPU(m) {
-  m.impl("rotary_query_key", TORCH_BOX(&fm::rotary_query_key));
-  m.impl("rotary_query_key_backward", TORCH_BOX(&fm::rotary_query_key_backward));
+  m.impl("rotary_query_key", TORCH_BOX(&fm::rotary_query_key<fm::Cpu>));
+  m.impl("rotary_query_key_backward", TORCH_BOX(&fm::rotary_query_key_backward<fm::Cpu>));
+}
+#endif
+
+#if defined(FM_WITH_CUDA)
+FM_LIBRARY_CUDA(m) {
+  m.impl("rotary_query_key", TORCH_BOX(&fm::rotary_query_key<fm::Cuda>));
+  m.impl("rotary_query_key_backward", TORCH_BOX(&fm::rotary_query_key_backward<fm::Cuda>));
 }
 #endif

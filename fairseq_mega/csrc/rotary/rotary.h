@@ -16,7 +16,7 @@ struct RotaryShape : RowParts {
   int64_t first, reach;     // position of a sequence's first row; positions of the table
   float eps;
 
-  int64_t position(int64_t row) const { return (first + row % length) % reach; }
+  constexpr int64_t position(int64_t row) const { return (first + row % length) % reach; }
 };
 
 struct RotaryInputs {
@@ -34,5 +34,7 @@ struct RotaryGradients {
 
 void rotary_forward_cpu(const RotaryShape&, const RotaryInputs&, void* query, void* key, int64_t part);
 void rotary_backward_cpu(const RotaryShape&, const RotaryInputs&, const RotaryGradients&, int64_t part);
+int rotary_forward_cuda(const RotaryShape&, const RotaryInputs&, void* query, void* key, void* stream);
+int rotary_backward_cuda(const RotaryShape&, const RotaryInputs&, const RotaryGradients&, void* stream);
 
 }  // namespace fm

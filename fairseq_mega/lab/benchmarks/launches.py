@@ -44,6 +44,7 @@ LAUNCHES = {
     "fairseq_mega.ema_scan_backward": 2,
     "fairseq_mega.attention_weights_backward_": 3,  # weights, sums of the bias along diagonals, their total
     "fairseq_mega.timestep_norm_backward": 3,
+    "fairseq_mega.query_key_backward": 2,  # the second adds up the sums of parts of the rows
 }
 # Operators of ours in Python, whose own operators are counted.
 IN_PYTHON: Dict[str, Callable[..., Any]] = {
@@ -128,6 +129,7 @@ class Launches(TorchDispatchMode):
         if not func.is_view:
             moved = sum(tensor.nbytes for tensor in tree_leaves((args, kwargs, results)) if isinstance(tensor, Tensor))
             launches = LAUNCHES.get(name, 1)
+            launches += name == "fairseq_mega.silu_backward" and args[3] is not None  # sums for the skip's weight
             self.launched += [Launch(name, moved // max(launches, 1))] * launches
         return results
 
@@ -144,13 +146,17 @@ class Launches(TorchDispatchMode):
 @contextlib.contextmanager
 def on_gpu() -> Iterator[None]:
     """Choose the paths of a GPU that runs the compiled kernels."""
-    tables = functools.lru_cache(rotary.rotations.__wrapped__)  # type: ignore[attr-defined]
+    tables, signed = (
+        functools.lru_cache(table.__wrapped__)  # type: ignore[attr-defined]
+        for table in (rotary.rotations, rotary._signed_turns)
+    )
     with contextlib.ExitStack() as stack:
         for where, name, value in (
             (native, "HAS_CUDA", True),
             (native, "has_kernel", lambda *_: True),
             (dispatch, "gpu_unsupported", lambda _: None),
             (rotary, "rotations", tables),
+            (rotary, "_signed_turns", signed),
             (weights, "rotations", tables),
         ):
             stack.enter_context(mock.patch.object(where, name, value))

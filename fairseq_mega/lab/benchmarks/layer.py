@@ -91,8 +91,8 @@ def build(model: str, length: int, arguments: argparse.Namespace) -> Any:
     if model.startswith("megalodon"):  # causal, with one head and a plain FFN
         ours = MegalodonLayer(MegalodonLayerConfig(**sizes, norm_groups=math.gcd(d, 32)))
     else:
-        rest = {"max_positions": length, "normalize_before": True, "bidirectional": not arguments.causal}
-        ours = MegaLayer(MegaLayerConfig(**sizes, **rest))
+        both = not arguments.causal
+        ours = MegaLayer(MegaLayerConfig(**sizes, max_positions=length, normalize_before=True, bidirectional=both))
     if "published" in model:
         ours.attention.ema = PublishedEMA(ours.attention.ema)
     return ours

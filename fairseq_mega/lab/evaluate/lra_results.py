@@ -11,6 +11,7 @@ import logging
 import math
 import re
 import sys
+import time
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
@@ -20,7 +21,7 @@ from fairseq_mega.compat.processes.cpu_process import configure_process
 from fairseq_mega.lab.benchmarks.measuring import resident_mib
 from fairseq_mega.lab.evaluate.lra_runs import BENCHMARK
 from fairseq_mega.lab.runs.results import make_result, write_result
-from fairseq_mega.lab.runs.training_log import RESIDENT, read_log, read_training
+from fairseq_mega.lab.runs.training_log import CORE_HOURS, RESIDENT, read_log, read_training
 from fairseq_mega.tasks.speech_commands import scaling_of
 
 _CORRECT = re.compile(r"(\d+) of (\d+)")
@@ -138,10 +139,21 @@ def numbers_of_training(options: argparse.Namespace) -> Tuple[Dict[str, float], 
     return scores, settings, {"train_command": options.train_command.read_text("utf-8").strip(), "curve": curve}
 
 
+def print_core_hours(record: logging.LogRecord) -> bool:
+    """Print the hours that the threads of this process have computed, before a record of the log."""
+    print(json.dumps({CORE_HOURS: round(time.process_time() / 3600, 4)}), flush=True)
+    return True
+
+
 def train(arguments: Sequence[str]) -> int:
-    """Run fairseq-mega-train, and print the peak memory of the process as the last line."""
+    """Run fairseq-mega-train, and print the time of the CPU with each record, and as the last line the peak memory."""
     configure_process()
-    status = console.run("train", arguments)
+    logger = logging.getLogger("fairseq.logging.progress_bar")
+    logger.addFilter(print_core_hours)
+    try:
+        status = console.run("train", arguments)
+    finally:
+        logger.removeFilter(print_core_hours)
     if Path("/proc/self/status").exists():
         print(json.dumps({RESIDENT: round(resident_mib("VmHWM") / 1024, 3)}), flush=True)
     return status

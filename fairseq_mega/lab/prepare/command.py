@@ -67,7 +67,7 @@ def prepare(given: Sequence[str], leaves: Tuple[str, ...] = ()) -> None:
     with ExitStack() as stack:
         toy = Path(stack.enter_context(TemporaryDirectory())) if smoke else None
         args = parse(given, toy)
-        from fairseq_mega.lab.prepare.making import make  # imports fairseq, which --help does without
+        from fairseq_mega.lab.prepare.dataset import make  # imports fairseq, which --help does without
 
         dataset = DATASETS[args.dataset]
         if args.out is None:

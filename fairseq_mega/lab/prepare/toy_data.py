@@ -6,6 +6,7 @@ on toy data are meaningless.
 
 import gzip
 import io
+import pickle
 import random
 import tarfile
 import wave
@@ -64,12 +65,17 @@ def aan(folder: Path) -> List[str]:
 
 
 def cifar10(folder: Path) -> List[str]:
-    """Arrays of grey images."""
-    draw = begun(folder)
-    for split, count in (("train", 40), ("test", 10)):
-        images = draw.integers(0, 256, (count, 32, 32), dtype=np.uint8)
-        np.savez(folder / f"{split}.npz", x=images, y=np.arange(count) % 10)
-    return ["--npz-train", str(folder / "train.npz"), "--npz-test", str(folder / "test.npz")]
+    """The archive of pickled batches, of images whose three colours are alike."""
+    draw, path = begun(folder), folder / "cifar-10-python.tar.gz"
+    batches = [*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"]
+    images = [*np.split(draw.integers(0, 256, (40, 1024), dtype=np.uint8), 5)]
+    images.append(draw.integers(0, 256, (10, 1024), dtype=np.uint8))
+    with tarfile.open(path, "w:gz") as archive:
+        for number, (name, grey) in enumerate(zip(batches, images)):
+            labels = [(8 * number % 40 + row) % 10 for row in range(len(grey))]
+            content = pickle.dumps({b"data": np.tile(grey, 3), b"labels": labels})
+            add_file(archive, f"cifar-10-batches-py/{name}", content)
+    return ["--archive", str(path)]
 
 
 def speech_commands(folder: Path) -> List[str]:
@@ -178,7 +184,8 @@ def wikitext(folder: Path) -> List[str]:
 
 def gcide(folder: Path) -> List[str]:
     """The dictionary, packed as in its package."""
-    (folder / "gcide.dict.dz").write_bytes(gzip.compress(running_text()))
+    with written_whole(folder / "gcide.dict.dz") as partial, gzip.open(partial, "wb") as stream:
+        stream.write(running_text())
     return ["--dictionary", str(folder / "gcide.dict.dz")]
 
 

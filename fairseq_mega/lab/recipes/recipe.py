@@ -69,6 +69,9 @@ class Recipe:
     # Peak learning rates to train at, each with all seeds; the number is that of the best mean accuracy on the
     # validation set. By default the one of ``config``.
     rates: List[float] = field(default_factory=list)
+    # Updates of shorter trainings, of the first seed, which choose one of ``rates`` by their best accuracy on the
+    # validation set; 0: the trainings of the number themselves choose
+    rate_updates: int = 0
     # Reports to the archives with weights that the authors published for them
     weights: Dict[str, str] = field(default_factory=dict)
     own_data: bool = False  # whether the data are the user's, of any number of classes, in the files of the data set
@@ -219,7 +222,7 @@ def as_yaml(recipe: Recipe) -> str:
     return f"# @package _global_\n# {recipe.name}\n{body}"
 
 
-OPTIONAL = ("notes", "values_from", "rates", "weights", "own_data", "any_data", "absent")
+OPTIONAL = ("notes", "values_from", "rates", "rate_updates", "weights", "own_data", "any_data", "absent")
 ENTRIES: Dict[str, Any] = {  # to the type of its value
     entry.name: get_origin(entry.type) or entry.type for entry in fields(Recipe) if entry.name not in ("name", "config")
 }

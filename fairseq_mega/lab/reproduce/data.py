@@ -10,9 +10,8 @@ from fairseq_mega.compat.files import locks
 from fairseq_mega.data.card import record_of
 from fairseq_mega.data.class_folders import files_below
 from fairseq_mega.data.text_units import tokens_of_file
-from fairseq_mega.lab.prepare.dataset import Dataset, Sources
+from fairseq_mega.lab.prepare.dataset import Dataset, Sources, settings_of
 from fairseq_mega.lab.prepare.layouts import DATA_BIN, Examined
-from fairseq_mega.lab.prepare.making import settings_of
 from fairseq_mega.lab.prepare.of_recipes import check_data, dataset_of, is_published
 from fairseq_mega.lab.prepare.registry import DATASETS, has_option, parse
 from fairseq_mega.lab.recipes.catalogue import catalogue

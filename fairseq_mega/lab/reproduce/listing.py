@@ -91,7 +91,8 @@ def row(recipe: Recipe, jobs: "Sequence[Job]", choices: Choices) -> Row:
     results = [[read_result(path)["scores"] for path in job.result_files] for job in jobs]
     values = [value for found in results for value in [one[metric] for one in found if metric in one][-1:]]
     finished = sum((job.folder / ".done").is_dir() and bool(found) for job, found in zip(jobs, results))
-    trainings = len(jobs) or len(recipe.seeds) * max(1, len(recipe.rates))
+    in_full = 1 if recipe.rate_updates else max(1, len(recipe.rates))  # trainings of a seed
+    trainings = len(jobs) or len(recipe.seeds) * in_full
     updates = (jobs[0].updates if jobs else choices.max_update or recipe.updates) * trainings
     progress, done = "not begun", sum(min(job.updates, log.last_update) for job, log in logs)
     if not jobs and not recipe.measured:

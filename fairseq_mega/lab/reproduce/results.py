@@ -16,6 +16,7 @@ from fairseq_mega.lab.runs.training_log import read_log
 
 from .data import origin_of
 from .jobs import Job, plan
+from .rates import searches, tried
 from .settings import Choices, changing
 
 CHOSEN_BY = "best_valid_accuracy"
@@ -34,10 +35,13 @@ def record(job: Job) -> None:
 
 
 def time_of(job: Job) -> Dict[str, float]:
-    """Return the hours of a training as an entry for its result; nothing where there was none."""
+    """Return the logged hours of a training, and those of a CPU's core, as entries for its result."""
     log = job.folder / "train.log"
-    hours = read_log(log).hours if log.is_file() else None
-    return {} if hours is None else {"training_hours": round(hours, 4)}
+    if not log.is_file():
+        return {}
+    read = read_log(log)
+    found = {"training_hours": read.hours, "core_hours": read.core_hours}
+    return {name: round(hours, 4) for name, hours in found.items() if hours is not None}
 
 
 def about(job: Job) -> Dict[str, Any]:
@@ -105,6 +109,13 @@ def cell(jobs: Sequence[Job], command: str) -> Optional[Dict[str, Any]]:
         **{key: getattr(first.recipe, key) for key in ("report", "number", "paper")},
         "lr": rate,
     }
+    short = searches(first.recipe, first.data, first.settings["data"], first.choices)
+    if short:
+        settings["rate_choice"] = {
+            "updates": short[0].updates,
+            "accuracies": {f"{rate:g}": accuracy for rate, accuracy in tried(short).items()},
+            "core_hours": sum(time_of(job).get("core_hours", 0.0) for job in short),
+        }
     return make_result(
         *("cell", first.recipe.name, scores, chosen[0]["examples"], command),
         settings=settings,

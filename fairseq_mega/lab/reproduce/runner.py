@@ -6,7 +6,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Dict, List, Mapping, Sequence, Tuple
+from typing import Callable, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 import torch
 
@@ -22,8 +22,9 @@ from .data import Data, data_of
 from .evaluating import evaluate
 from .jobs import Job, plan
 from .options import PROGRAM
+from .rates import chosen, searches
 from .results import record, write_cells
-from .settings import Choices, at_each_rate, is_address
+from .settings import Choices, is_address
 from .tables import print_tables
 from .training import Devices, train, with_automatic
 from .weights import convert, find_weights
@@ -58,11 +59,13 @@ def reproduce(recipes: Sequence[Recipe], choices: Choices, given: argparse.Names
     check(data.values(), choices, choices.gpus if elsewhere or choices.gpus == 0 else torch.cuda.device_count())
     for one in data.values():
         one.make()
+    line = shlex.join([PROGRAM, *command])
+    if not elsewhere and perform_all(searches_of(recipes, choices, data), choices, line, work=search):
+        raise StageError("a training that chooses a learning rate failed")
     jobs = same_work(jobs_of(recipes, given.seeds, choices, data))
     if elsewhere:
         print("\n".join(command_of(job, given) for job in jobs))
         return 0
-    line = shlex.join([PROGRAM, *command])
     failed = perform_all(jobs, choices, line)
     if not choices.weights:
         write_cells(jobs, line)
@@ -80,15 +83,28 @@ def jobs_of(recipes: Sequence[Recipe], seeds: Sequence[int], choices: Choices, d
         data: existing data by :attr:`Recipe.place`.
     """
     jobs = []
+    for recipe, place, digest in on_data(recipes, data):
+        scored = recipe.name in choices.weights
+        variants = [recipe] if scored else chosen(recipe, searches(recipe, place, digest, choices))
+        for variant in variants:
+            jobs += [plan(variant, seed, place, digest, choices) for seed in ([0] if scored else seeds or recipe.seeds)]
+    return jobs
+
+
+def on_data(recipes: Sequence[Recipe], data: Mapping[str, Data]) -> Iterator[Tuple[Recipe, Path, str]]:
+    """Yield each recipe, fitted to its data, with the folder of the data and their digest."""
     for recipe in recipes:
         place, digest = Path(), ""  # a speed is measured on no data
         if not recipe.measured:
             own = replace(data[recipe.place], recipe=recipe)
             recipe, place, digest = own.fitted(), own.read, data[recipe.place].examined.digest
-        scored = recipe.name in choices.weights
-        for variant in [recipe] if scored else at_each_rate(recipe):
-            jobs += [plan(variant, seed, place, digest, choices) for seed in ([0] if scored else seeds or recipe.seeds)]
-    return jobs
+        yield recipe, place, digest
+
+
+def searches_of(recipes: Sequence[Recipe], choices: Choices, data: Mapping[str, Data]) -> List[Job]:
+    """Return the trainings that choose the learning rates of the recipes, none for given weights."""
+    trained = [recipe for recipe in recipes if recipe.name not in choices.weights]
+    return [job for found in on_data(trained, data) for job in searches(*found, choices)]
 
 
 def jobs_there(recipes: Sequence[Recipe], seeds: Sequence[int], choices: Choices) -> Dict[str, List[Job]]:
@@ -106,14 +122,32 @@ def perform(job: Job, run_command: Execute, devices: List[int], command: str) ->
         if job.weights is not None:
             stage(folder, "convert", lambda: convert(job), f"{job.name}.convert")
         elif not job.recipe.measured:
-            stage(folder, "train", lambda: train(job, run_command, devices), f"{job.name}.train")
+            train_once(job, run_command, devices)
         title = f"{job.name}.evaluate"
         stage(folder, f"evaluate.{job.evaluation}", lambda: evaluate(job, run_command, devices, command), title)
         record(job)
         (folder / FAILED).unlink(missing_ok=True)
 
 
-def perform_all(jobs: Sequence[Job], choices: Choices, command: str, run_command: Execute = execute) -> List[str]:
+def train_once(job: Job, run_command: Execute, devices: List[int]) -> None:
+    """Train a job unless that has been done."""
+    stage(job.folder, "train", lambda: train(job, run_command, devices), f"{job.name}.train")
+
+
+def search(job: Job, run_command: Execute, devices: List[int], command: str) -> None:
+    """Train a job that chooses a learning rate, which is not scored."""
+    with locks.held(job.folder / "job.lock", str(job.folder), "runner"):
+        train_once(job, run_command, devices)
+        (job.folder / FAILED).unlink(missing_ok=True)
+
+
+def perform_all(
+    jobs: Sequence[Job],
+    choices: Choices,
+    command: str,
+    run_command: Execute = execute,
+    work: Callable[[Job, Execute, List[int], str], None] = perform,
+) -> List[str]:
     """Do all jobs, as many at a time as there are GPUs for; return the names of those that failed.
 
     A failure is written to the job's folder, and a later success removes it.
@@ -123,7 +157,7 @@ def perform_all(jobs: Sequence[Job], choices: Choices, command: str, run_command
     def one(job: Job) -> None:
         with devices.lent(job.gpus) as lent:
             try:
-                perform(job, run_command, lent, command)
+                work(job, run_command, lent, command)
             except (StageError, OSError, ValueError) as error:
                 print_line(f"{job.name}: failed: {error}")
                 about = {"recipe": job.recipe.name, "seed": job.seed, "error": str(error), "smoke": job.choices.smoke}

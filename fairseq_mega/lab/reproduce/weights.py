@@ -28,7 +28,7 @@ from .jobs import Job
 from .settings import PUBLISHED, Choices, Weights, is_address
 
 HOST = "https://dl.fbaipublicfiles.com/mega"  # the READMEs of facebookresearch/mega, and XuezheMax/mega-image
-OF_TRAININGS = ("miniature", "figure5", "megalodon-figure1")  # reports of learning rates or curves, which weights lack
+OF_TRAININGS = ("miniature", "text-budget", "figure5", "megalodon-figure1")  # reports of learning rates or curves
 # Kinds of published checkpoints to this package's model, as theirs may have another name.
 CONVERTED = {"classifier": "mega_lra", IMAGES: "mega_image", "language model": "mega_lm", "translator": "mega"}
 FILES = (".pt", ".pth")

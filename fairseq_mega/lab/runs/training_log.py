@@ -8,6 +8,7 @@ from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence
 
 from fairseq_mega.cli.progress import parse_statistics
 
+CORE_HOURS = "core_hours"  # of a start so far, logged with each interval of the training
 RESIDENT = "peak_resident_gib"  # in the last line of a training, see :mod:`fairseq_mega.lab.evaluate.lra_results`
 WINDOW, DEVIATIONS = 50, 5.0  # number of updates before, and how many of their deviations a spike exceeds their mean
 USED = (  # statistics of updates, and of validations
@@ -40,6 +41,7 @@ class Log(NamedTuple):
     validations: List[Statistics]  # with the ``hours`` up to the last time that was logged before, if there is one
     gpus: Dict[str, GPU]  # by rank
     hours: Optional[float]  # of all starts, validations included; None without a record
+    core_hours: Optional[float]  # that the threads of all starts have computed; None where they were not recorded
     resident_gib: Optional[float]  # peak memory of the process
 
     @property
@@ -66,13 +68,16 @@ def parse_log(lines: Iterable[str]) -> Log:
     gpus: Dict[str, GPU] = {}
     earlier = 0.0  # seconds of earlier starts, as fairseq counts "wall" from each
     wall: Optional[float] = None
+    cores: List[float] = []  # hours of each start
     resident: Optional[float] = None
     for line in lines:
         for name, pattern in _SIZES.items():
             if match := pattern.search(line):
                 sizes[name] = int(match[1].replace(",", ""))
-                if name == "parameters" and wall is not None:
-                    earlier, wall = earlier + wall, 0.0
+                if name == "parameters":
+                    cores.append(0.0)
+                    if wall is not None:
+                        earlier, wall = earlier + wall, 0.0
         if match := _GPU.search(line):
             gpus[match[1]] = GPU(match[3], float(match[2]))
         found = parse_statistics(line)
@@ -83,9 +88,12 @@ def parse_log(lines: Iterable[str]) -> Log:
             validations.append({**used, **({} if wall is None else {"hours": (earlier + wall) / 3600})})
         elif "num_updates" in used:
             updates.append(used)
+        if CORE_HOURS in found and cores:
+            cores[-1] = float(found[CORE_HOURS])
         if RESIDENT in found:
             resident = max(resident or 0.0, float(found[RESIDENT]))
-    return Log(sizes, updates, validations, gpus, None if wall is None else (earlier + wall) / 3600, resident)
+    hours = None if wall is None else (earlier + wall) / 3600
+    return Log(sizes, updates, validations, gpus, hours, sum(cores) or None, resident)
 
 
 class Validation(NamedTuple):

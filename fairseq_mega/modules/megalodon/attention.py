@@ -3,7 +3,6 @@
 from typing import Any, Dict, Optional, Tuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fairseq_mega.modules.attention_cache import AttentionCache, cached
@@ -170,7 +169,6 @@ class NormalizedGatedAttention(nn.Module):
 
     def _attend(self, query: Tensor, key: Tensor, value: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
         """Return the attention of the last positions (B, L, z) to keys that start at a chunk's beginning."""
-        past = key.size(1) - query.size(1)
         rate = self.attention_dropout.rate
         options: Dict[str, Any] = {
             "causal": self.causal,
@@ -179,12 +177,11 @@ class NormalizedGatedAttention(nn.Module):
         }
         if padding_mask is not None:
             options["padding_mask"] = padding_mask.repeat_interleave(self.heads, dim=0)
-        key, value = self._fold(key), self._fold(value)
+        query, key, value = self._fold(query), self._fold(key), self._fold(value)
         if self.chunk_size < 0 or key.size(1) <= self.chunk_size:
-            out = attention(self._fold(query), key, value, **options)
+            out = attention(query, key, value, **options)
         else:
-            query = F.pad(query, (0, 0, past, 0))  # queries of the past, whose results are dropped, align the chunks
-            out = chunked_attention(self._fold(query), key, value, self.chunk_size, **options)[:, past:]
+            out = chunked_attention(query, key, value, self.chunk_size, **options)
         return out.unflatten(0, (-1, self.heads)).transpose(1, 2).flatten(-2)
 
     def _fold(self, x: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ import math
 from typing import Any, Callable, Optional, Tuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from fairseq_mega.ops.common.dispatch import Operator, Path, kernels_unavailable
@@ -193,18 +194,21 @@ def chunked_attention(
     """Attend within consecutive chunks of ``chunk_size`` positions; the last chunk may be shorter.
 
     Args:
-        q, k, v: (B, L, z), (B, L, z), (B, L, v).
+        q, k, v: (B, n, z), (B, L, z), (B, L, v); the queries are those of the last n positions.
         chunk_size: C, at least 1.
         path, options: as in :func:`attention`, but ``bias`` has the 2C - 1 values of one chunk.
 
     Returns:
-        (B, L, v).
+        (B, n, v).
 
     Source: MEGA, section 3.4.
     """
     given = Options(**options)
     bias, padding_mask = given.bias, given.padding_mask
-    length = q.size(1)
+    length = k.size(1)
+    past = length - q.size(1)
+    if past > 0:  # queries of the past, whose results are dropped, align the chunks with keys
+        return chunked_attention(F.pad(q, (0, 0, past, 0)), k, v, chunk_size, path=path, **options)[:, past:]
     rest = length % chunk_size
     if length == 0:
         return _attend(q, k, v, given, path)

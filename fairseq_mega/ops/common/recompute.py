@@ -59,8 +59,9 @@ def _hooks() -> Optional[Tuple[Callable[[Tensor], Any], Callable[[Any], Tensor]]
 def recomputing(function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function whose backward pass computes cheap arguments again in place of saving them.
 
-    Cheap arguments are results of operators that :func:`keep_operator` registers. An operator computes its result again
-    from the inputs that its own backward pass needs in any case. All other saved tensors go through the hooks around
+    Cheap arguments are results of operators that :func:`keep_operator` registers. On a CPU, an operator computes its
+    result again from the inputs that its own backward pass needs in any case; on a GPU, where another launch can cost
+    more than the memory, the result is saved. All other saved tensors go through the hooks around
     the call, for instance activation checkpointing's.
 
     Args:
@@ -95,7 +96,9 @@ def keep_operator(operator: Any) -> Callable[[Any, Tuple[Any, ...], Any], None]:
     """Return a ``setup_context`` that saves an operator and its inputs for :func:`recomputing`."""
 
     def keep(ctx: Any, inputs: Tuple[Any, ...], output: Any) -> None:
-        ctx.operator, ctx.inputs = operator, None
+        ctx.inputs = None
+        if not inputs[0].is_cuda:
+            ctx.operator = operator
         ctx.options = tuple(value for value in inputs if isinstance(value, (int, float)))  # they come last
         ctx.save_for_backward(*inputs[: len(inputs) - len(ctx.options)])
 

@@ -16,7 +16,7 @@ import numpy as np
 from fairseq_mega.lab.prepare.archives import Archive, obtain, read_tar
 from fairseq_mega.lab.prepare.classification.subsets import kept, note_on_limit, random_split
 from fairseq_mega.lab.prepare.dataset import Dataset, Processed, Report, Scored, counted
-from fairseq_mega.lab.prepare.download import Records, records_of
+from fairseq_mega.lab.prepare.download import Records
 from fairseq_mega.lab.prepare.generators.pathfinder import RULES, generate_pathfinder
 from fairseq_mega.lab.prepare.layouts import IMAGES
 from fairseq_mega.lab.prepare.lra_archive import HARD, Part, released, released_files
@@ -24,10 +24,7 @@ from fairseq_mega.lab.prepare.options import (
     LIMIT,
     WORKERS,
     archive,
-    check_together,
-    file_option,
     number_option,
-    one_of,
     seed,
 )
 from fairseq_mega.lab.prepare.progress import follow, print_line
@@ -68,7 +65,6 @@ CIFAR_ARCHIVE = Archive(
 _BATCH = "cifar-10-batches-py/{}".format
 BATCHES = {"train": [_BATCH(f"data_batch_{number}") for number in range(1, 6)], "test": [_BATCH("test_batch")]}
 SIDE = 32
-ARRAYS = "grey images instead: .npz with x (n, 32, 32) uint8 and y (n,); a tenth of train becomes valid"
 
 CIFAR10 = """\
 45000, 5000 and 10000 images of 32 x 32 pixels in grey. The 50000 of training are split by torch's random permutation of
@@ -77,8 +73,7 @@ airplane, automobile, bird, cat, deer, dog, frog, horse, ship, truck."""
 
 
 def check_cifar10(args: argparse.Namespace) -> None:
-    """Refuse options that exclude each other."""
-    check_together(args, "npz_train", "npz_test")
+    """Refuse other sizes than means of whole blocks have."""
     if SIDE % args.side:
         raise ValueError(f"--side is {args.side}, which does not divide {SIDE}: give 16, 8 or another divisor")
 
@@ -106,14 +101,6 @@ def _cifar_of_archive(path: Path) -> Dict[str, Tuple[np.ndarray, np.ndarray]]:
     return found
 
 
-def _arrays_of(path: Path) -> Tuple[np.ndarray, np.ndarray]:
-    with np.load(path, allow_pickle=False) as arrays:
-        images, labels = arrays["x"], arrays["y"]
-    if images.dtype != np.uint8 or images.shape != (len(labels), SIDE, SIDE):
-        raise ValueError(f"{path}: x uint8 (n, {SIDE}, {SIDE}) is needed, found {images.dtype} {images.shape}")
-    return images, labels.astype(np.int64)
-
-
 def shrunk(images: np.ndarray, side: int) -> np.ndarray:
     """Return images (n, 32, 32) uint8 as (n, side, side) uint8, each pixel the rounded mean of a block."""
     block = SIDE // side
@@ -124,16 +111,8 @@ def shrunk(images: np.ndarray, side: int) -> np.ndarray:
 def make_cifar10(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Read the images, make them grey, split and write them."""
     notes = ["grey by PIL's rule", "valid: the last tenth of torch's permutation (seed 42) of the training images"]
-    if args.npz_train is not None:
-        files = {"train": args.npz_train, "test": args.npz_test}
-        inputs = records_of(files.values())
-        found = {part: _arrays_of(path) for part, path in files.items()}
-        origin = "arrays of grey images (--npz-train, --npz-test)"
-        notes[0] = "grey as given"
-    else:
-        path, inputs = obtain(CIFAR_ARCHIVE, args.archive, work.raw)
-        found = _cifar_of_archive(path)
-        origin = f"CIFAR-10, {CIFAR_ARCHIVE.url}"
+    path, inputs = obtain(CIFAR_ARCHIVE, args.archive, work.raw, not args.smoke)
+    found = _cifar_of_archive(path)
     size = len(found["train"][1])
     order = random_split(size, train=size - size // 10, valid=size // 10)
     order["test"] = np.arange(len(found["test"][1]))
@@ -144,7 +123,8 @@ def make_cifar10(args: argparse.Namespace, work: WorkFolder) -> Report:
         splits[split] = ImageSplit(shrunk(images[which], args.side), labels[which])
     if args.side != SIDE:
         notes.append(f"{args.side} x {args.side} pixels, means of blocks of {SIDE // args.side} x {SIDE // args.side}")
-    return Report(origin, write_image_task(work.output, splits), inputs, notes + note_on_limit(args.limit))
+    statistics = write_image_task(work.output, splits)
+    return Report(f"CIFAR-10, {CIFAR_ARCHIVE.url}", statistics, inputs, notes + note_on_limit(args.limit))
 
 
 # --- Pathfinder and Path-X: are the two marked ends on the same dashed contour?
@@ -254,8 +234,7 @@ DATASETS = (
         "cifar10",
         CIFAR10,
         (
-            one_of(archive(CIFAR_ARCHIVE.name), file_option("--npz-train", text=ARRAYS)),
-            file_option("--npz-test", text=ARRAYS),
+            archive(CIFAR_ARCHIVE.name),
             number_option("--side", SIDE, "height and width in pixels; smaller images are means of blocks"),
             LIMIT,
         ),

@@ -94,7 +94,7 @@ def obtain_corpus(
         for name, source in sources.items():
             unpack_file(source, raw / name)
         return {source.name: record_of(source) for source in sources.values()}
-    path, records = obtain(corpus.archive if checked else corpus.archive._replace(digests={}), given, raw)
+    path, records = obtain(corpus.archive, given, raw, checked)
     if not zipfile.is_zipfile(path) and len(corpus.files) == 1:
         unpack_file(path, raw / corpus.files[0])
     else:

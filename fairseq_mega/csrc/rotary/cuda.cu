@@ -1,0 +1,165 @@
+// Normalised, turned queries and keys on the GPU: a warp for each row of a head, a lane for each pair of features; see
+// rotary.h.
+#include "rotary/rotary.h"
+
+#include "common/cuda_rows.cuh"
+
+namespace fm {
+namespace {
+
+constexpr int kWarps = 16, kThreads = kWarps * kLanes;
+constexpr int kForwardRows = 64;  // of a block
+constexpr int kPairs = 2;         // whose sums a lane has in the backward pass; a block has 32 times as many
+
+struct Pair {
+  float a, b;
+};
+
+template <class T>
+__device__ __forceinline__ Pair get_pair(const void* data, int64_t index) {
+  return {get<T>(data, index), get<T>(data, index + 1)};
+}
+
+template <class T>
+__device__ __forceinline__ void put_pair(void* data, int64_t index, Pair value) {
+  put<T>(data, index, value.a);
+  put<T>(data, index + 1, value.b);
+}
+
+// v turned by the angles of a position, or back; `turn` (2, E) begins at the pair.
+__device__ __forceinline__ Pair turned(Pair v, const float* turn, int64_t features, float direction) {
+  return {v.a * turn[0] + direction * v.b * turn[features], v.b * turn[1] + direction * v.a * turn[features + 1]};
+}
+
+__device__ __forceinline__ float sum_of_warp(float x) {
+#pragma unroll
+  for (int distance = kLanes / 2; distance > 0; distance /= 2) x += __shfl_xor_sync(0xffffffffu, x, distance);
+  return x;
+}
+
+// A row of one head.
+struct Head {
+  int64_t row, first;  // column of its first feature
+  const float* turn;   // of its position
+
+  __device__ __forceinline__ Head(const RotaryShape& shape, const RotaryInputs& in, int64_t row, int64_t head)
+      : row(row), first(head * shape.features), turn(in.turns + shape.position(row) * 2 * shape.features) {}
+};
+
+template <class T>
+__global__ void __launch_bounds__(kThreads, 2)
+    rotary_forward_kernel(RotaryShape shape, RotaryInputs in, void* query, void* key) {
+  const int lane = threadIdx.x % kLanes, warp = threadIdx.x / kLanes;
+  const int64_t begin = blockIdx.x / shape.heads * kForwardRows;
+  for (int64_t row = begin + warp; row < begin + kForwardRows && row < shape.rows; row += kWarps) {
+    const Head head(shape, in, row, blockIdx.x % shape.heads);
+    float squares = 0.f;
+    for (int64_t i = 2 * lane; i < shape.features; i += 2 * kLanes) {
+      const Pair x = get_pair<T>(in.x, row * in.stride + head.first + i);
+      squares += x.a * x.a + x.b * x.b;
+    }
+    const float root = rsqrtf(sum_of_warp(squares) / static_cast<float>(shape.features) + shape.eps);
+    for (int64_t i = 2 * lane; i < shape.features; i += 2 * kLanes) {
+      const int64_t column = head.first + i, place = row * shape.width + column;
+      const Pair x = get_pair<T>(in.x, row * in.stride + column);
+      for (int j = 0; j < 2; ++j) {
+        const float *scale = in.scale + j * shape.width + column, *offset = in.offset + j * shape.width + column;
+        const Pair v{offset[0] + x.a * root * scale[0], offset[1] + x.b * root * scale[1]};
+        put_pair<T>(j ? key : query, place, turned(v, head.turn + i, shape.features, 1.f));
+      }
+    }
+  }
+}
+
+// Of a pair of features of a row: x, and the gradients of v and, from them, of n.
+struct Gradients {
+  Pair x, v[2], n;
+};
+
+template <class T>
+__device__ __forceinline__ Gradients gradients_of(const RotaryShape& shape, const RotaryInputs& in,
+                                                  const RotaryGradients& gradients, const Head& head, int64_t i) {
+  const int64_t column = head.first + i, place = head.row * shape.width + column;
+  Gradients g{get_pair<T>(in.x, head.row * in.stride + column), {}, {0.f, 0.f}};
+#pragma unroll
+  for (int j = 0; j < 2; ++j) {
+    const Pair of_y = get_pair<T>(j ? gradients.key : gradients.query, place);
+    const float* scale = in.scale + j * shape.width + column;
+    g.v[j] = turned(of_y, head.turn + i, shape.features, -1.f);
+    g.n.a += g.v[j].a * scale[0];
+    g.n.b += g.v[j].b * scale[1];
+  }
+  return g;
+}
+
+// A block has some features of one head, in a part of the rows.
+template <class T>
+__global__ void __launch_bounds__(kThreads, 2)
+    rotary_backward_kernel(RotaryShape shape, RotaryInputs in, RotaryGradients gradients, int64_t blocks_of_head) {
+  __shared__ float shared[kWarps][8][kLanes];
+  const int lane = threadIdx.x % kLanes, warp = threadIdx.x / kLanes;
+  const int64_t head_index = blockIdx.x / blocks_of_head % shape.heads, part = blockIdx.x / blocks_of_head / shape.heads;
+  const int64_t first = blockIdx.x % blocks_of_head * 2 * kPairs * kLanes + 2 * lane;  // of the lane's features
+  const float share = 1.f / static_cast<float>(shape.features);
+  float sums[kPairs][8] = {};  // of scales, then of offsets: query a, b, key a, b
+  for (int64_t row = shape.begin(part) + warp; row < shape.end(part); row += kWarps) {
+    const Head head(shape, in, row, head_index);
+    float squares = 0.f, products = 0.f;
+    for (int64_t i = 2 * lane; i < shape.features; i += 2 * kLanes) {
+      const Gradients g = gradients_of<T>(shape, in, gradients, head, i);
+      squares += g.x.a * g.x.a + g.x.b * g.x.b;
+      products += g.n.a * g.x.a + g.n.b * g.x.b;
+    }
+    const float root = rsqrtf(sum_of_warp(squares) * share + shape.eps);
+    const float slope = sum_of_warp(products) * root * share;
+#pragma unroll
+    for (int p = 0; p < kPairs; ++p) {
+      const int64_t i = first + p * 2 * kLanes;
+      if (i >= shape.features) continue;
+      const Gradients g = gradients_of<T>(shape, in, gradients, head, i);
+      const Pair n{g.x.a * root, g.x.b * root};
+      put_pair<T>(gradients.x, row * shape.width + head.first + i,
+                  {(g.n.a - n.a * slope) * root, (g.n.b - n.b * slope) * root});
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        sums[p][2 * j] += g.v[j].a * n.a;
+        sums[p][2 * j + 1] += g.v[j].b * n.b;
+        sums[p][4 + 2 * j] += g.v[j].a;
+        sums[p][5 + 2 * j] += g.v[j].b;
+      }
+    }
+  }
+#pragma unroll
+  for (int p = 0; p < kPairs; ++p) {
+    const int64_t i = first + p * 2 * kLanes;
+    for (int sum = 0; sum < 8; ++sum) shared[warp][sum][lane] = sums[p][sum];
+    __syncthreads();
+    if (warp < 8 && i < shape.features) {
+      float total = 0.f;
+      for (int other = 0; other < kWarps; ++other) total += shared[other][warp][lane];
+      const int64_t column = head_index * shape.features + i + warp % 2;
+      gradients.coefficients[(part * 4 + warp / 2) * shape.width + column] = total;
+    }
+    __syncthreads();
+  }
+}
+
+}  // namespace
+
+int rotary_forward_cuda(const RotaryShape& shape, const RotaryInputs& in, void* query, void* key, void* stream) {
+  const auto kernel = with_cuda_type(shape.dtype, [](auto type) { return rotary_forward_kernel<decltype(type)>; });
+  const auto blocks = static_cast<unsigned>((shape.rows + kForwardRows - 1) / kForwardRows * shape.heads);
+  FM_LAUNCH(blocks, kThreads, 0, stream, kernel)(shape, in, query, key);
+  return FM_LAST_ERROR();
+}
+
+int rotary_backward_cuda(const RotaryShape& shape, const RotaryInputs& in, const RotaryGradients& gradients,
+                         void* stream) {
+  const auto kernel = with_cuda_type(shape.dtype, [](auto type) { return rotary_backward_kernel<decltype(type)>; });
+  const int64_t most = 2 * kPairs * kLanes, blocks_of_head = (shape.features + most - 1) / most;
+  const auto blocks = static_cast<unsigned>(shape.parts() * shape.heads * blocks_of_head);
+  FM_LAUNCH(blocks, kThreads, 0, stream, kernel)(shape, in, gradients, blocks_of_head);
+  return FM_LAST_ERROR();
+}
+
+}  // namespace fm

@@ -1,0 +1,118 @@
+"""Cases of operators on rows: activations, and queries and keys of both models."""
+
+from typing import Any, Callable, Iterator, Tuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from tests.simulator.cases.case import FLOAT, HALF, Case, Results, exact, normal, ops, with_gradients
+
+# Around the 32 columns of a block, the rows that a warp reads at once, and the 256 rows of a part.
+SIZES = (
+    ((1, 1), FLOAT),
+    ((3, 7), FLOAT),
+    ((300, 32), FLOAT),
+    ((257, 33), FLOAT),
+    ((600, 5), FLOAT),
+    ((9000, 2), FLOAT),  # more parts than a block has warps
+    ((70, 65), HALF),
+    ((40, 30), torch.float16),
+)
+
+
+def apart(inputs: Results) -> Results:
+    """The same numbers in rows that lie apart."""
+    return {name: torch.cat([value, value], dim=-1)[..., : value.size(-1)] for name, value in inputs.items()}
+
+
+def case(
+    title: str, rows: Results, columns: Results, formula: Callable[..., Results], run: Callable[..., Results]
+) -> Case:
+    """A case whose gradients of results are random; ``run`` gets the gradients of the results and all inputs."""
+    leaves = exact({**rows, **columns})
+    made = formula(**leaves)
+    some = next(iter(rows.values()))
+    grads = {name: normal(20 + i, *value.shape, dtype=some.dtype) for i, (name, value) in enumerate(made.items())}
+    return Case(title, lambda: run(grads, **apart(rows), **columns), with_gradients(made, grads, leaves))
+
+
+def silu_cases() -> Iterator[Case]:
+    for size, dtype in SIZES:
+        for names in ((), ("factor",), ("skip", "omega"), ("factor", "skip", "omega")):
+            rows = {name: normal(i, *size, dtype=dtype) for i, name in enumerate(("x", *names)) if name != "omega"}
+            columns = {"omega": normal(9, size[1])} if "omega" in names else {}
+
+            def formula(x: Tensor, factor: Any = None, skip: Any = None, omega: Any = None) -> Results:
+                y = F.silu(x if skip is None else x + omega * skip)
+                return {"y": y if factor is None else factor * y}
+
+            def run(grads: Results, x: Tensor, factor: Any = None, skip: Any = None, omega: Any = None) -> Results:
+                found = ops().silu_backward(grads["y"], x, factor, skip, omega)
+                gradients = {f"gradient of {name}": g for name, g in zip(("x", "factor", "skip", "omega"), found)}
+                return {"y": ops().silu(x, factor, skip, omega), **gradients}
+
+            yield case(f"silu {size} {dtype} {names}", rows, columns, formula, run)
+
+
+def query_key_cases() -> Iterator[Case]:
+    def formula(x: Tensor, kappa: Tensor, mu: Tensor) -> Results:
+        query, key = kappa.unsqueeze(1) * F.silu(x) + mu.unsqueeze(1)
+        return {"query": query, "key": key}
+
+    def run(grads: Results, x: Tensor, kappa: Tensor, mu: Tensor) -> Results:
+        of_x, (of_kappa, of_mu) = ops().query_key_backward(*grads.values(), x, kappa)
+        made = dict(zip(grads, ops().query_key(x, kappa, mu)))
+        return {**made, "gradient of x": of_x, "gradient of kappa": of_kappa, "gradient of mu": of_mu}
+
+    for size, dtype in SIZES:
+        columns = {"kappa": normal(2, 2, size[1]), "mu": normal(3, 2, size[1])}
+        yield case(f"query and key {size} {dtype}", {"x": normal(1, *size, dtype=dtype)}, columns, formula, run)
+
+
+def rotary_cases() -> Iterator[Case]:
+    for batch, length, heads, features, first, reach, dtype in (
+        (1, 1, 1, 2, 0, 1, FLOAT),
+        (2, 5, 3, 6, 0, 8, FLOAT),
+        (3, 33, 1, 66, 2, 4, FLOAT),  # more pairs than a warp has lanes; chunks
+        (1, 300, 2, 4, 7, 128, FLOAT),  # more rows than a part has
+        (1, 3, 2, 130, 1, 8, FLOAT),  # more features than a block has in the backward pass
+        (2, 70, 1, 34, 0, 70, HALF),
+        (1, 9, 2, 8, 0, 16, torch.float16),
+    ):
+        turns = angles(reach, features)
+
+        def formula(x: Tensor, scale: Tensor, offset: Tensor) -> Results:
+            n = x.unflatten(-1, (-1, scale.size(-1)))
+            n = n / (n.square().mean(-1, keepdim=True) + 1e-5).sqrt()
+            cosine, sine = turns.double()[(first + torch.arange(x.size(1))) % reach].unbind(1)  # noqa: B023
+            made = {}
+            for j, name in enumerate(("query", "key")):
+                v = offset[j] + n * scale[j]
+                swapped = v.unflatten(-1, (-1, 2)).flip(-1).flatten(-2)
+                made[name] = (v * cosine.unsqueeze(1) + swapped * sine.unsqueeze(1)).flatten(-2)
+            return made
+
+        def run(
+            grads: Results,
+            x: Tensor,
+            scale: Tensor,
+            offset: Tensor,
+            rest: Tuple[Tensor, int, float] = (turns, first, 1e-5),
+        ) -> Results:
+            of_x, sums = ops().rotary_query_key_backward(*grads.values(), x, scale, *rest)
+            of_scale, of_offset = sums.sum(0).view(2, *scale.shape)
+            made = dict(zip(grads, ops().rotary_query_key(x, scale, offset, *rest)))
+            return {**made, "gradient of x": of_x, "gradient of scale": of_scale, "gradient of offset": of_offset}
+
+        columns = {"scale": normal(2, 2, heads, features), "offset": normal(3, 2, heads, features)}
+        rows = {"x": normal(1, batch, length, heads * features, dtype=dtype)}
+        title = f"rotary ({batch}, {length}, {heads}, {features}) from {first} of {reach} {dtype}"
+        yield case(title, rows, columns, formula, run)
+
+
+def angles(reach: int, features: int) -> Tensor:
+    """Cosines and signed sines (reach, 2, features) of any angles, those of a pair alike."""
+    angle = torch.arange(reach).unsqueeze(1) * (1.0 + torch.arange(features // 2)) / 7
+    signs = torch.tensor([-1.0, 1.0]).repeat(features // 2)
+    return torch.stack([angle.cos().repeat_interleave(2, 1), angle.sin().repeat_interleave(2, 1) * signs], dim=1)
