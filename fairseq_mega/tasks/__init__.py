@@ -10,6 +10,7 @@ from fairseq_mega.data.card import card_of_task  # noqa: E402
 
 from . import (  # noqa: E402, F401
     image_classification,
+    labelled_language_modeling,
     lra_image,
     lra_text,
     mega_language_modeling,

@@ -100,7 +100,20 @@ def test_train_and_test_in_process(tmp_path: Path) -> None:
     (tmp_path / "train.command").write_text("fairseq-mega-train ...\n")
     options: List[object] = ["test", data, "--task", "lra-image", "--log", tmp_path / "train.log", "--batch", 20]
     options += ["--train-command", tmp_path / "train.command", "--json", tmp_path / "x.json", "--label", "x", "--cpu"]
-    options += ["--command", "script", "--seed", 3, "--test-batch", 7, "--early-epoch", 2, "--setting", "chunk=8"]
+    options += [
+        "--split",
+        "test,valid",
+        "--command",
+        "script",
+        "--seed",
+        3,
+        "--test-batch",
+        7,
+        "--early-epoch",
+        2,
+        "--setting",
+        "chunk=8",
+    ]
     options += ["--setting", "model=mega", "--path"]
     with captured_output() as output:
         assert lra_results.main([*map(str, options), str(run / "absent.pt")]) == 1
@@ -115,6 +128,7 @@ def test_train_and_test_in_process(tmp_path: Path) -> None:
     assert f'"{result["correct"]} of 29"' in (tmp_path / "test.log").read_text()
     assert result["correct"] == int(test_line[1]) and result["examples"] == lra_data.SIZES["test"]
     assert result["scores"]["best_valid_accuracy"] == max(point["accuracy"] for point in result["curve"])
+    assert f"{result['scores']['valid_accuracy']:.2f}" == f"{result['scores']['best_valid_accuracy']:.2f}"
     assert [point["updates"] for point in result["curve"]] == [3, 6, 9]
     assert [point["hours"] for point in result["curve"]] == sorted(point["hours"] for point in result["curve"])
     assert result["settings"]["chunk"] == 8 and result["settings"]["model"] == "mega"

@@ -48,8 +48,9 @@ def lacks_of(result):
         "hardware": result.get("hardware"),
     }
     if result["benchmark"] in TRAININGS:
-        good["seed"] = isinstance(result.get("seed"), int)
-        good["training_hours"] = result.get("training_hours")
+        runs = result.get("runs", [result])  # of a cell
+        good["seed"] = all(isinstance(run.get("seed"), int) for run in runs)
+        good["training_hours"] = all(run.get("training_hours") for run in runs)
         good["data"] = result.get("settings", {}).get("data")
     return sorted(name for name, is_good in good.items() if not is_good)
 
@@ -77,6 +78,9 @@ def test_what_a_result_lacks_is_noticed():
     assert lacks_of({**whole, "git_revision": "1" * 39}) == ["git_revision"]
     for name in ("versions", "hardware", "seed", "training_hours"):
         assert lacks_of({**whole, name: None}) == [name]
+    cell = {**whole, "seed": None, "training_hours": None}
+    assert lacks_of({**cell, "runs": [{"seed": 1, "training_hours": 0.1}]}) == []
+    assert lacks_of({**cell, "runs": [{"seed": 1, "training_hours": 0.1}, {"seed": 2}]}) == ["training_hours"]
 
 
 def quoted_paths():

@@ -30,6 +30,7 @@ GROUPS: Dict[str, List[str]] = {  # recipes with the same report; those of one g
     "megalodon, classifiers": ["megalodon/table6", "megalodon/table7"],  # of tasks that table2 has
     "quick start": ["quickstart"],
     "comparison of language models": ["comparison/wikitext2", "comparison/bytes"],
+    "recall and state tracking": ["comparison/recall", "comparison/tracking", "comparison/needle"],
     "equal budgets": ["comparison/text_budget"],
     "comparison of classifiers": ["comparison/text", "comparison/image", "comparison/listops"],
 }

@@ -27,15 +27,15 @@ from fairseq_mega.tasks.speech_commands import scaling_of
 _CORRECT = re.compile(r"(\d+) of (\d+)")
 
 
-def score_split(arguments: Sequence[str], log_file: Path, split: str) -> Tuple[int, int]:
-    """Score a split by fairseq-mega-validate; return the numbers of correct and of scored examples.
+def score_splits(arguments: Sequence[str], log_file: Path, splits: Sequence[str]) -> List[Tuple[int, int]]:
+    """Score splits by fairseq-mega-validate; return the numbers of correct and of scored examples of each.
 
     Raises:
-        RuntimeError: if the command failed or scored nothing; its output is in ``log_file``.
+        RuntimeError: if the command failed or scored nothing of a split; its output is in ``log_file``.
     """
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
-    options = ["--valid-subset", split, "--no-progress-bar", "--log-format", "json"]
+    options = ["--valid-subset", ",".join(splits), "--no-progress-bar", "--log-format", "json"]
     with open(log_file, "w", encoding="utf-8") as log:
         try:
             root.handlers[:] = []  # the command removes all handlers, and logs to standard output
@@ -44,12 +44,14 @@ def score_split(arguments: Sequence[str], log_file: Path, split: str) -> Tuple[i
         finally:
             root.handlers[:] = handlers
             root.setLevel(level)
-    lines = log_file.read_text(encoding="utf-8").splitlines()
-    correct = [found[key] for found in map(parse_statistics, lines) for key in [f"{split}_correct"] if key in found]
-    match = _CORRECT.fullmatch(correct[-1]) if correct else None
-    if status != 0 or match is None or int(match[2]) == 0:
+    found: Dict[str, str] = {}  # of several lines of a split the last counts
+    for line in log_file.read_text(encoding="utf-8").splitlines():
+        found.update(parse_statistics(line))
+    counts = [_CORRECT.fullmatch(found.get(f"{split}_correct", "")) for split in splits]
+    numbers = [(int(match[1]), int(match[2])) for match in counts if match is not None]
+    if status != 0 or len(numbers) < len(splits) or not all(examples for _, examples in numbers):
         raise RuntimeError(f"fairseq-mega-validate failed (exit status {status}); its output is in {log_file}")
-    return int(match[1]), int(match[2])
+    return numbers
 
 
 def typed_setting(text: str) -> Tuple[str, Any]:
@@ -67,7 +69,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("data", help="data folder")
     add("--task", required=True, help="fairseq's task")
     add("--path", required=True, help="checkpoint")
-    add("--split", default="test", help="split to score (default: %(default)s)")
+    about = "splits to score, separated by commas: SPLIT_accuracy is recorded of those after the first (default: test)"
+    add("--split", type=lambda text: text.split(","), default=["test"], help=about)
     add("--score", default="test_accuracy", help="name of the accuracy in the result file (default: %(default)s)")
     add("--json", type=Path, required=True, help="result file to write")
     add("--benchmark", default=BENCHMARK, help="name in the result file (default: %(default)s)")
@@ -97,8 +100,10 @@ def write_scores(options: argparse.Namespace) -> None:
     scores, settings, details = ({}, {}, {}) if options.log is None else numbers_of_training(options)
     log = (options.log or options.json).with_name("test.log")
     log.parent.mkdir(parents=True, exist_ok=True)
-    correct, examples = score_split(command, log, options.split)
+    (correct, examples), *further = score_splits(command, log, options.split)
     scores = {options.score: 100.0 * correct / examples, **scores}
+    for split, (right, of) in zip(options.split[1:], further):
+        scores[f"{split}_accuracy"] = 100.0 * right / of
     settings = {**dict(options.setting), **settings}
     if options.task == "speech_commands":
         settings["scaling"] = scaling_of(Path(options.data))

@@ -91,6 +91,13 @@ CLIPS = Layout(
 )
 TRAIN_AND_VALID = ImageFolders(("train", "valid"), ("image-classification",))
 TEXT = Layout(binarised(DATA_BIN), ("language_modeling", "mega_language_modeling"))
+LABELLED = Layout(
+    tuple(
+        f"{DATA_BIN}/{name}"
+        for name in (*FILES, *(f"{split}.labels.{end}" for split in SPLITS for end in ("bin", "idx")))
+    ),
+    ("labelled_language_modeling",),
+)
 DOCUMENTS = Layout((*(f"{split}.jsonl" for split in SPLITS), MODEL_FILE), ("megalodon_pretrain",))
 COUNTED_DOCUMENTS = replace(DOCUMENTS, files=(*DOCUMENTS.files, WORDS_FILE))
 

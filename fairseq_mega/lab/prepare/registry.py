@@ -21,6 +21,7 @@ ARENA = "the Long Range Arena and speech"
 PICTURES = "images"
 LABELLED = "labelled texts and recordings"
 LANGUAGE = "text for language models"
+LABELS = "generated sequences with labels for language models"
 PAIRS = "parallel text for translation"
 
 LISTED: Dict[str, Listed] = {
@@ -43,6 +44,9 @@ LISTED: Dict[str, Listed] = {
     "text-lm": Listed(LANGUAGE, "your own text as words, subwords or bytes", "language_modeling.texts"),
     "pg19": Listed(LANGUAGE, "PG-19, books as JSON lines", "language_modeling.pg19"),
     "own-documents": Listed(LANGUAGE, "your own documents as JSON lines", "language_modeling.own_documents"),
+    "recall": Listed(LABELS, "pairs of keys and values, of which keys are asked for", "language_modeling.labelled"),
+    "tracking": Listed(LABELS, "running sums of digits, such as the parity", "language_modeling.labelled"),
+    "needle": Listed(LABELS, "a number in a text, which is asked for at the end", "language_modeling.labelled"),
     "wmt16": Listed(PAIRS, "WMT'16, English and German", "wmt16"),
     "own-pairs": Listed(PAIRS, "sentences of your own and their translations", "translation.dataset"),
     "help-pairs": Listed(PAIRS, "LibreOffice help, from Debian packages", "translation.dataset"),

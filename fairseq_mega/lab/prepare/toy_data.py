@@ -328,6 +328,7 @@ TOYS: Dict[str, Callable[[Path], List[str]]] = {  # by data set
     "gcide": gcide,
     "text-lm": text_lm,
     "pg19": pg19,
+    **dict.fromkeys(("recall", "tracking", "needle"), lambda folder: ["--count", "40"]),
     "wmt16": wmt16,
     "help-pairs": help_pairs,
 }

@@ -25,7 +25,7 @@ FAIRSEQS: Dict[str, Dict[str, Any]] = {  # models of fairseq, which have no pres
         "decoder_attention_heads": 2,
     },
 }
-OF_DATA = {  # options that suit the invented data
+OF_DATA: Dict[str, Any] = {  # options that suit the invented data
     "decoder_chunk_size": 16,
     "adaptive_input_cutoff": "10,20",
     "adaptive_softmax_cutoff": "10,20",
@@ -52,8 +52,9 @@ def shrink(config: Config, kind: str, kept: Container[str] = ()) -> None:
     """
     model = config["model"]
     widths = {option: min(value, model.get(option) or 0) for option, value in toy(model["_name"]).items()}
+    chunk = min(OF_DATA["decoder_chunk_size"], model.get("decoder_chunk_size") or 0)  # full attention, -1, stays
     changes: Dict[str, Dict[str, Any]] = {
-        "model": {**widths, **OF_DATA},
+        "model": {**widths, **OF_DATA, "decoder_chunk_size": chunk},
         "common": {"log_interval": 1},
         "dataset": {"num_workers": 0},
     }

@@ -21,7 +21,7 @@ import yaml
 
 from fairseq_mega.lab.benchmarks.kernels_report import plot_rows
 from fairseq_mega.lab.recipes.paper_values import without_recipe
-from fairseq_mega.lab.report import benchmark_tables, comparisons, figures, pictures
+from fairseq_mega.lab.report import benchmark_tables, comparisons, figures, pictures, recall
 from fairseq_mega.lab.report.benchmark_tables import the_result
 from fairseq_mega.lab.report.marked_numbers import fill_numbers
 from fairseq_mega.lab.report.papers import PAPER_TABLES, PaperTable
@@ -77,6 +77,7 @@ TABLES: Dict[str, Maker[Table]] = {
     "megalodon-figure1-contexts": of_figure(figures.FIGURE1, figures.context_table),
     "megalodon-figure4": of_figure(figures.FIGURE4, figures.speed_table),
     **comparisons.TABLES,
+    **recall.TABLES,
     **benchmark_tables.TABLES,
 }
 
@@ -95,6 +96,10 @@ PICTURES: Dict[str, Tuple[Maker[Any], Draw]] = {
     "megalodon-figure1": (of_figure(figures.FIGURE1, list), drawn(figures.figure1_panels)),
     "megalodon-figure4": (of_figure(figures.FIGURE4, list), drawn(figures.figure4_panels)),
     "classifiers": (comparisons.classifiers, drawn(comparisons.classifier_panels)),
+    "recall": (
+        lambda folder, words: [recall.of_task(folder, words), words[2:]],
+        lambda found, file, source: draw_panels(recall.panels(*found), file, source=source),
+    ),
     "pathfinder": (lambda folder, words: int(*words), pictures.draw_page),
 }
 

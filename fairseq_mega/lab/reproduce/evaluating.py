@@ -71,7 +71,8 @@ def classifier(job: Job, execute: Execute, env: Dict[str, str], command: str) ->
             label, words = f"{job.name}.{settings['checkpoint']}", ["--split", "valid", "--score", "top1_accuracy"]
         else:
             total = schedule.get("total_num_update") or schedule["warmup_updates"] + schedule["lr_period_updates"]
-            label, words, settings["schedule_updates"] = job.name, [], int(total)
+            splits = ["test", *job.recipe.evaluate.get("splits", [])]
+            label, words, settings["schedule_updates"] = job.name, ["--split", ",".join(splits)], int(total)
         settings.update(precision=job.precision, gpus=job.gpus, recipe=job.recipe.name)
         dataset, places = job.config["dataset"], job.config["distributed_training"]["distributed_world_size"]
         if weights is None:
