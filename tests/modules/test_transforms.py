@@ -26,7 +26,7 @@ LAYERS: Dict[str, Any] = {
     "mega laplace": lambda: MegaLayer(MegaLayerConfig(**SHAPE, attention_function="laplace", bidirectional=True)),
     "megalodon": lambda: MegalodonLayer(MegalodonLayerConfig(**SHAPE, norm_groups=4, heads=2)),
 }
-FULL: Any = MegaLayerConfig(**{**SHAPE, "chunk_size": -1}, max_positions=160)  # with a bias for each distance
+FULL: Any = MegaLayerConfig(**{**SHAPE, "chunk_size": -1}, max_positions=192)  # with a bias for each distance
 
 
 def layer_of(kind: str) -> Any:
