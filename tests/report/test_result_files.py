@@ -31,9 +31,9 @@ def in_history(commit):
 
 def command_exists(command):
     words = shlex.split(command) or [""]
-    if words[0] == "python":
-        return words[1] == "-m" and importlib.util.find_spec(words[2]) is not None
-    if words[0] == "bash":
+    if words[:2] == ["python", "-m"]:
+        return importlib.util.find_spec(words[2]) is not None
+    if words[0] in ("python", "bash"):
         return (ROOT / words[1]).is_file()
     return Path(sys.executable).with_name(words[0]).is_file()  # a command of this package or of fairseq
 
