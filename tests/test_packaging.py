@@ -174,7 +174,10 @@ def test_objects_serve_later_builds(noted: Callable[..., List[str]], sources: Pa
     csrc = other / "fairseq_mega" / "csrc"
     assert all_of_cpu == sorted(path.relative_to(csrc).as_posix() for path in csrc.rglob("*.cpp"))
     assert compiled(other, FAIRSEQ_MEGA_BUILD="cpu") == []
-    asking = {path.relative_to(csrc).as_posix() for path in csrc.rglob("*.cpp") if "FM_WITH_CUDA" in path.read_text()}
+    headers = [path.relative_to(csrc).as_posix() for path in csrc.rglob("*.h") if "FM_WITH_CUDA" in path.read_text()]
+    words = ("FM_WITH_CUDA", *(f'#include "{header}"' for header in headers))
+    sources_in_cpp = {path.relative_to(csrc).as_posix(): path.read_text() for path in csrc.rglob("*.cpp")}
+    asking = {name for name, text in sources_in_cpp.items() if any(word in text for word in words)}
     with_cuda = compiled(other, FORCE_CUDA="1")
     assert len(asking) > 3 and {path for path in with_cuda if path.endswith(".cpp")} == asking
     library = "common/library.cpp"  # it knows its sources' hash

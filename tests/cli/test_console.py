@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -154,9 +155,8 @@ class TestHelp:
             assert flag in page, flag
 
     def test_a_reader_that_goes_ends_it_in_silence(self) -> None:
-        command = (
-            f"{sys.executable} -c 'from fairseq_mega.cli import console; console.validate()' --help-all | head -n 1"
-        )
+        program = "from fairseq_mega.cli import console; console.validate()"
+        command = f"{shlex.quote(sys.executable)} -c '{program}' --help-all | head -n 1"
         done = subprocess.run(command, shell=True, cwd=helpers.REPOSITORY, text=True, capture_output=True, check=True)
         assert done.stdout.startswith("usage: fairseq-mega-validate") and not done.stderr, done.stderr
 

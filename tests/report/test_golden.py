@@ -46,7 +46,7 @@ WORDS = {
     "classifiers": "long_range_arena/results/text/lr0.002 classifiers",
     "language-models": "megalodon/results/wikitext2/lr0.002 language-models",
 }
-OTHERS = {"curves", "kernels", "pathfinder-page", "recall", "translations"}  # have tests of their own
+OTHERS = {"curves", "kernels", "pathfinder-page", "recall", "text-budget", "translations"}  # have tests of their own
 
 
 def printed(name: str, results: Path, picture: Path) -> str:

@@ -14,6 +14,7 @@ def dialogue(command: Sequence[object], *typed: str, prompt: str = "\n> ") -> st
     """Run a command, type one text whenever the terminal ends with the prompt, and return what the terminal shows."""
     ours, its = pty.openpty()
     environment = {**os.environ, "TERM": "dumb"}  # without control sequences
+    environment.pop("PYTHONWARNINGS", None)  # fairseq sets it where a test before had workers
     process = subprocess.Popen([*map(str, command)], stdin=its, stdout=its, stderr=its, env=environment)
     os.close(its)
     left, shown = list(typed), b""
