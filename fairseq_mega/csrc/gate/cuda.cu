@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(kThreads)
   put<Residual>(gradients.x, index, g - candidate);
   put<T>(gradients.update, index, candidate * (1.f - e.gate) * (e.candidate - e.x));
   candidate *= e.kept;
-  if (in.addend) candidate *= e.slope * (1.f + e.sum * (1.f - e.slope));
+  if (in.addend) candidate *= silu_slope(e.sum, e.slope);
   put<T>(gradients.candidate, index, candidate);
 }
 
