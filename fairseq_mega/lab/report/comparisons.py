@@ -13,7 +13,7 @@ from fairseq_mega.lab.report.numbers import FORMS, mean_and_deviation, pivot, re
 from fairseq_mega.lab.report.papers import PAPER_TABLES
 from fairseq_mega.lab.runs.plotting import Line, Panel, height_limits, look
 from fairseq_mega.lab.runs.report import other_settings
-from fairseq_mega.lab.runs.results import Result, read_files, read_result, read_results, with_changes
+from fairseq_mega.lab.runs.results import Result, chosen_runs, read_files, read_result, read_results, with_changes
 from fairseq_mega.lab.runs.text_tables import Table
 
 CLASSIFIERS, LANGUAGE_MODELS = "compare-classifiers", "compare-language-models"  # benchmarks of the scripts
@@ -185,7 +185,7 @@ def miniature_contents(results: Sequence[Result]) -> Contents:
 def budget(result: Result) -> Dict[str, Any]:
     """Return the record of a cell, with the accuracies that chose its learning rate."""
     settings = result["settings"]
-    runs = [run for run in result["runs"] if run["lr"] == settings["lr"]]
+    runs = chosen_runs(result)
     accuracies = settings["rate_choice"]["accuracies"] if "rate_choice" in settings else {}
     tried = [f"{rate}: {accuracies[rate]:.2f}" for rate in sorted(accuracies, key=float)]
     hours = [run["core_hours"] for run in runs if "core_hours" in run]

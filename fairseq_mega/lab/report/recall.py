@@ -13,7 +13,7 @@ from fairseq_mega.lab.report.alike import Contents, report_of
 from fairseq_mega.lab.report.figures import Point, lines_of
 from fairseq_mega.lab.report.numbers import FORMS, mean_and_deviation, pivot
 from fairseq_mega.lab.runs.plotting import Panel
-from fairseq_mega.lab.runs.results import Result, read_results
+from fairseq_mega.lab.runs.results import Result, chosen_runs, read_results
 from fairseq_mega.lab.runs.text_tables import Table, table_of
 
 CELL = "cell"
@@ -58,7 +58,7 @@ def trained(results: Sequence[Result]) -> List[Trained]:
         cells.setdefault(result["settings"]["recipe"], []).append(result)
     found = []
     for own in cells.values():
-        chosen = [[run for run in one["runs"] if run["lr"] == one["settings"]["lr"]] for one in own]
+        chosen = list(map(chosen_runs, own))
         means = [statistics.fmean(run["scores"]["best_valid_accuracy"] for run in runs) for runs in chosen]
         most = max(range(len(own)), key=lambda number: (len(chosen[number]), means[number]))
         settings = own[most]["settings"]
@@ -78,7 +78,7 @@ def summary(models: Sequence[Trained]) -> Table:
                 "parameters": f"{one.parameters:,}",
                 "learning rate": f"{one.rate:g} of {', '.join(f'{rate:g}' for rate in one.rates)}",
                 "seeds": ", ".join(str(run["seed"]) for run in one.runs),
-                "hours of a training": f"{statistics.fmean(run.get('training_hours', 0.0) for run in one.runs):.3f}",
+                "hours of a training": f"{statistics.fmean(run['training_hours'] for run in one.runs):.3f}",
                 "accuracy": mean_and_deviation(one.scores("test_accuracy")),
             }
             for one in models

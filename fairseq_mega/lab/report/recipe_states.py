@@ -11,7 +11,15 @@ from fairseq_mega.lab.recipes.recipe import Recipe
 from fairseq_mega.lab.report.alike import CONDITIONS, MORE, PRECISIONS
 from fairseq_mega.lab.report.figures import speeds_of
 from fairseq_mega.lab.report.numbers import mean_and_deviation
-from fairseq_mega.lab.runs.results import GIVEN, Result, ResultError, changes_of, check_result, is_trained_here
+from fairseq_mega.lab.runs.results import (
+    GIVEN,
+    Result,
+    ResultError,
+    changes_of,
+    check_result,
+    chosen_runs,
+    is_trained_here,
+)
 from fairseq_mega.lab.runs.text_tables import Table, table_of
 
 COPIES = {"runs", "tables"}  # folders of the runner whose files repeat its results
@@ -63,8 +71,7 @@ def find_results(folders: Iterable[Path]) -> List[Result]:
 def of_each_seed(result: Result, recipe: Recipe) -> List[Result]:
     """Return the results in a file: one result, or the results of a cell's seeds at the chosen learning rate."""
     settings = {"published_updates": recipe.updates, **result["settings"]}
-    chosen = [run for run in result.get("runs", ()) if run["lr"] == settings["lr"]]
-    return [{**result, **run, "settings": settings} for run in chosen] if "runs" in result else [result]
+    return [{**result, **run, "settings": settings} for run in chosen_runs(result)] if "runs" in result else [result]
 
 
 def states(folders: Sequence[Path]) -> List[State]:

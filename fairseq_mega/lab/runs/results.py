@@ -115,6 +115,11 @@ def is_trained_here(result: Result) -> bool:
     return GIVEN not in result["settings"]
 
 
+def chosen_runs(result: Result) -> List[Result]:
+    """Return the runs of a cell at its chosen learning rate, one of each seed; none of another result."""
+    return [run for run in result.get("runs", ()) if run["lr"] == result["settings"]["lr"]]
+
+
 def changes_of(result: Result, shown: Sequence[str] = ()) -> str:
     """Return the changes of a result's recipe as options, without those in ``shown``; empty without changes."""
     settings = result["settings"]
