@@ -124,7 +124,7 @@ def test_steps_of_megalodon_equal_the_whole(shape, chunk_size, rows, path):
 
 @pytest.mark.parametrize("function", ["softmax", "relu2", "laplace"])
 def test_steps_do_not_depend_on_threads(function, path):
-    """Of sizes at which each thread has a part of every kernel."""
+    """The sizes give each thread a part of every kernel."""
     path("native")
     built, x, threads = attention("large", attention_function=function), hidden(64, 5, 256).float(), []
     before = torch.get_num_threads()

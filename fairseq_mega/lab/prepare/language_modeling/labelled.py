@@ -31,7 +31,7 @@ HELD_OUT = 1000  # most sequences of each split but train
 LONGER = 8  # sequences of the training's length that the longest one of state tracking has
 
 
-def write(args: argparse.Namespace, work: WorkFolder, names: List[str], splits: Splits) -> Report:
+def write(work: WorkFolder, names: List[str], splits: Splits) -> Report:
     """Write the splits of a data set of tokens with these names."""
     from fairseq.data import Dictionary, indexed_dataset
 
@@ -138,7 +138,7 @@ DATASETS = (
         "Pairs of keys and values, and keys whose value is the label: 'k3 v8 k5 v1 k3 .' has v8 at the second k3.",
         64,
         64_000,
-        lambda args, work: write(args, work, recall_names(args.symbols), recall_splits(args)),
+        lambda args, work: write(work, recall_names(args.symbols), recall_splits(args)),
         option("--pairs", type=numbers, default=[4, 8], metavar="N,N", help="pairs of a sequence (default: 4,8)"),
         number_option("--symbols", 16, "number of keys, and of values", 8),
         CHUNK,
@@ -148,7 +148,7 @@ DATASETS = (
         "Digits and, at each position, the label of their sum up to it modulo M; M = 2 is the parity.",
         64,
         64_000,
-        lambda args, work: write(args, work, tracking_names(args.moduli), tracking_splits(args)),
+        lambda args, work: write(work, tracking_names(args.moduli), tracking_splits(args)),
         option("--moduli", type=numbers, default=[2, 5], metavar="M,M", help="moduli, one a sequence (default: 2,5)"),
     ),
     _dataset(
@@ -156,7 +156,7 @@ DATASETS = (
         "Texts of invented words as bytes, with a number somewhere that is asked for at the end.",
         256,
         50_000,
-        lambda args, work: write(args, work, needle_names(), needle_splits(args)),
+        lambda args, work: write(work, needle_names(), needle_splits(args)),
         CHUNK,
     ),
 )
