@@ -1,6 +1,5 @@
-"""A look inside checkpoints: counts, kernels, half-lives, attention, pictures."""
+"""A look inside checkpoints: counts, attention and its picture, memory."""
 
-import math
 import re
 import shutil
 from argparse import Namespace
@@ -11,13 +10,11 @@ import pytest
 import torch
 from fairseq import checkpoint_utils
 
-from fairseq_mega.lab.inspect import averages, memory, parts
 from fairseq_mega.lab.inspect import command as inspect_checkpoint
+from fairseq_mega.lab.inspect import memory, parts
 from fairseq_mega.lab.inspect.attention import _self_attention, attention_for
 from fairseq_mega.models.cost import training_step
 from fairseq_mega.models.mega import MegaModel
-from fairseq_mega.modules.megalodon.complex_ema import ComplexEMA
-from fairseq_mega.ops.ema import damped_ema
 from tests.support import tiny_classifier, tiny_images, tiny_lm, tiny_mega, tiny_megalodon
 from tests.support.tiny_classifier import parameters
 
@@ -42,63 +39,6 @@ def test_every_parameter_is_counted_once(model: torch.nn.Module) -> None:
     assert not {"other", "encoder other", "decoder other"} & set(counts)
     found = sum(p.numel() for name, p in model.named_parameters() if ".ema." in name)
     assert sum(count for part, count in counts.items() if "moving average" in part) == found
-
-
-@pytest.mark.parametrize(
-    "model",
-    [tiny_mega.build(), tiny_classifier.build(), tiny_images.build(), tiny_megalodon.build()],
-    ids=["translator", "classifier", "of images", "MEGALODON"],
-)
-def test_kernels_are_what_an_impulse_leaves(model: Any) -> None:
-    """An impulse in the middle of a sequence, run through the moving average of each layer."""
-    length = 12
-    impulse = torch.zeros(1, 2 * length + 1, 8)
-    impulse[:, length] = 1.0
-    layers = [module for name, module in model.named_modules() if name.endswith("attention.ema")]
-    found = averages.averages_of(model.state_dict(), length)
-    assert found[1].layer.endswith("layer 2") and len(found) == len(layers)
-    for average, ema in zip(found, layers):
-        shift = getattr(ema, "shift", False)
-        answer = damped_ema(impulse, ema.coefficients(), bidirectional=ema.bidirectional, shift=shift)[0][0]
-        torch.testing.assert_close(answer[length + 1 : 2 * length], average.past[:, 1:].T, atol=1e-6, rtol=1e-5)
-        if ema.bidirectional:
-            back = answer[1:length].flip(0)
-            torch.testing.assert_close(back, average.future[:, 1:].T, atol=1e-6, rtol=1e-5)
-            assert bool(average.future[:, 0].any()) != shift
-        else:
-            assert average.future.numel() == 0
-
-
-def test_half_lives_and_reach() -> None:
-    """alpha delta = 1/2 halves the state with each step; alpha delta = 1/4 takes ln 2 / ln (4/3) steps."""
-    logit = math.log(1.0)  # sigmoid 1/2
-    prefix = "decoder.layers.0.attention.ema."
-    model = {f"{prefix}{name}": torch.zeros(1, 2) for name in ("beta", "alpha")}
-    model[f"{prefix}delta"] = torch.tensor([[40.0, logit]])
-    model.update({f"{prefix}beta": torch.ones(1, 2), f"{prefix}eta": torch.tensor([[1.0, 0.0]])})
-    model[f"{prefix}omega"] = torch.zeros(1)
-    (average,) = averages.averages_of(model, 60)
-    assert average.half_lives.tolist() == pytest.approx([1.0, math.log(2) / math.log(4 / 3)], rel=1e-5)
-    assert averages.reaches(average).tolist() == pytest.approx([1.0], rel=1e-5)  # sum of t / 2^t over that of 1 / 2^t
-    assert averages.table([average]).rows[0][0] == "decoder layer 1" and average.periods.numel() == 0
-    with pytest.raises(ValueError, match="no moving average"):
-        averages.averages_of({"weight": torch.ones(2)}, 5)
-
-
-def test_averages_that_turn() -> None:
-    """sigmoid(theta) = 1/4 turns dimension k of 2 by k/8 of a circle; the future is seen from the next step on."""
-    ema = ComplexEMA(2, 2, bidirectional=True)
-    torch.nn.init.constant_(ema.theta, -math.log(3.0))
-    model = {f"encoder.layers.0.attention.ema.{name}": parameter.detach() for name, parameter in ema.named_parameters()}
-    (average,) = averages.averages_of(model, 9)
-    assert average.periods.unique().tolist() == pytest.approx([4.0, 8.0], rel=1e-5)
-    assert averages.table([average]).columns[-1] == "median period" and averages.table([average]).rows[0][-1] == "4.0"
-    impulse = torch.zeros(1, 19, 2)
-    impulse[:, 9] = 1.0
-    answer = damped_ema(impulse, ema.coefficients(), bidirectional=True, shift=True)[0][0]
-    torch.testing.assert_close(answer[9:18], average.past.T, atol=1e-6, rtol=1e-5)
-    torch.testing.assert_close(answer[1:9].flip(0), average.future[:, 1:].T, atol=1e-6, rtol=1e-5)
-    assert not average.future[:, 0].any()
 
 
 def test_attention_within_a_text_stays_in_its_chunk() -> None:
@@ -190,24 +130,22 @@ def test_the_command(tiny_model: Any, tmp_path: Path, capsys: pytest.CaptureFixt
     assert run(tiny_model.checkpoint) == 0
     printed = capsys.readouterr().out
     assert re.search(r"architecture +mega_tiny\n", printed) and re.search(r"updates +8\n", printed)
-    assert re.search(r"encoder layer 1( +[\d.]+){4}\n", printed)
-    assert run(GOLDENS / "lra_classifier.official.pt") == 0 and "encoder layer 2" in capsys.readouterr().out
+    assert re.search(r"encoder moving average +[\d,]+ +[\d.]+%\n", printed)
+    assert run(GOLDENS / "lra_classifier.official.pt") == 0 and "encoder gated attention" in capsys.readouterr().out
     for words in ([tmp_path / "none.pt"], [tiny_model.checkpoint, "--attention", "w1", "--data", tmp_path]):
         assert run(*words) == 1 and capsys.readouterr().err.count("fairseq-mega-inspect: error: ") == 1
 
 
-@pytest.mark.parametrize("arguments", [["--draw"], ["--attention", "w1 $x_$"]], ids=["draw", "attention"])
-def test_pictures(arguments: List[str], tiny_model: Any, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_pictures(tiny_model: Any, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     """They are written beside the checkpoint or into a folder; dollars begin no formula."""
     from matplotlib import image
 
     checkpoint = tmp_path / "p" / "checkpoint.pt"
     checkpoint.parent.mkdir()
     shutil.copy(tiny_model.checkpoint, checkpoint)
-    assert run(checkpoint, *arguments, "--data", tiny_model.data) == 0
-    assert run(checkpoint, *arguments, "--data", tiny_model.data, "--pictures", tmp_path / "q") == 0
-    (file,) = checkpoint.parent.glob("*.png")
-    assert file.name == ("kernels.png" if arguments == ["--draw"] else "attention.png")
+    given = [checkpoint, "--attention", "w1 $x_$", "--data", tiny_model.data]
+    assert run(*given) == 0 and run(*given, "--pictures", tmp_path / "q") == 0
+    file = checkpoint.with_name("attention.png")
     picture = image.imread(file)[..., :3]
     assert picture.shape[0] > 150 and len({tuple(colour) for colour in picture[::7, ::7].reshape(-1, 3)}) > 5
     assert str(file) in capsys.readouterr().out and (tmp_path / "q" / file.name).stat().st_size < 100_000

@@ -1,1 +1,1 @@
-"""Description of a checkpoint: its parameters, the reach of its moving averages, its attention."""
+"""Description of a checkpoint: its parameters, its memory, its attention."""

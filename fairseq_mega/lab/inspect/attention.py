@@ -1,4 +1,4 @@
-"""Attention weights of one layer of a model for a text."""
+"""Attention weights of one layer of a model for a text, and their picture."""
 
 from pathlib import Path
 from typing import Any, Callable, List, NamedTuple, Optional, Tuple
@@ -14,6 +14,7 @@ from fairseq_mega.compat.files.card import OPTIONS
 from fairseq_mega.data.text_cleaning import clean, steps_of_folder
 from fairseq_mega.data.text_units import SubwordUnit
 from fairseq_mega.lab.evaluate.new_examples import reader_of
+from fairseq_mega.lab.runs.plotting import load_pyplot, save
 from fairseq_mega.models.classifier import SequenceClassifier
 from fairseq_mega.models.streams.generator import TextGenerator
 from fairseq_mega.tasks.lra_text import LRATextTask
@@ -150,3 +151,26 @@ def _self_attention(layers: Any, number: int, run: Callable[[], object]) -> Tupl
     finally:
         del module._attend
     return found[sum(other is layer for other in layers[: number - 1])], heads
+
+
+def draw_attention(found: Attended, output: Path) -> None:
+    """Draw the attention weights of tokens; their characters need a font of matplotlib's ``font.family``."""
+    weights, rows, columns, title = found
+    pyplot = load_pyplot()
+    font = {"parse_math": False}  # a dollar is a symbol
+    size = (min(1.8 + 0.32 * len(columns), 16), min(1.6 + 0.3 * len(rows), 16))
+    figure, panel = pyplot.subplots(figsize=size, layout="constrained")
+    image = panel.imshow(weights.numpy(), cmap="Blues", vmin=0, vmax=max(float(weights.max()), 1e-6), aspect="auto")
+    panel.set_xticks(range(len(columns)), columns, rotation=60, ha="left", rotation_mode="anchor", **font)
+    panel.set_yticks(range(len(rows)), rows, **font)
+    panel.xaxis.tick_top()
+    panel.tick_params(length=0)
+    panel.set_xticks([at - 0.5 for at in range(1, len(columns))], minor=True)
+    panel.set_yticks([at - 0.5 for at in range(1, len(rows))], minor=True)
+    panel.grid(which="minor", color="white", linewidth=0.8)
+    panel.tick_params(which="minor", length=0)
+    for spine in panel.spines.values():
+        spine.set_visible(False)
+    panel.set_xlabel(title)
+    figure.colorbar(image, ax=panel, shrink=0.7, aspect=30, label="weight")
+    save(figure, output)

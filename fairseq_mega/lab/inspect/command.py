@@ -1,7 +1,6 @@
-"""Describe a checkpoint: parameters by part, training, and the half-lives of each layer's moving average.
+"""Describe a checkpoint: its model, its training, and parameters by part.
 
     fairseq-mega-inspect CHECKPOINT                    # as text
-    fairseq-mega-inspect CHECKPOINT --draw             # with a picture of the kernels
     fairseq-mega-inspect CHECKPOINT --attention TEXT   # a picture of a layer's attention; of a translator its alignment
     fairseq-mega-inspect mega_lm_enwik8_base --memory 24 80   # longest context in 24 and 80 GiB
 
@@ -25,7 +24,6 @@ def build_parser() -> argparse.ArgumentParser:
     checkpoint = "checkpoint; for --memory also an architecture"
     parser.add_argument("checkpoint", type=Path, metavar="CHECKPOINT", help=checkpoint)
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--draw", action="store_true", help="draw the kernels of all layers")
     what.add_argument("--attention", metavar="TEXT", help="draw the attention of one layer for a text")
     memory = "estimate the longest context of a language model's training step in this memory"
     what.add_argument("--memory", type=float, nargs="+", metavar="GIB", help=memory)
@@ -48,22 +46,14 @@ def report(options: argparse.Namespace) -> None:
 
         print("\n".join(lines_of(str(path), options.memory, options.symbols, options.precision == "bf16")))
     elif options.attention is not None:
-        from .attention import attention_for
-        from .pictures import draw_attention
+        from .attention import attention_for, draw_attention
 
         draw_attention(attention_for(path, options.data, options.attention, options.layer), folder / "attention.png")
         print(folder / "attention.png")
     else:
-        from .averages import averages_of
         from .parts import read, summary
 
-        checkpoint = read(path)
-        print(summary(checkpoint))
-        if options.draw:
-            from .pictures import draw_kernels
-
-            draw_kernels(averages_of(checkpoint["model"]), path.stem, folder / "kernels.png")
-            print(f"\n{folder / 'kernels.png'}")
+        print(summary(read(path)))
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:

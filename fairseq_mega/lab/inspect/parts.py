@@ -1,4 +1,4 @@
-"""Summary of a checkpoint: its options and training, parameters by part, and moving averages."""
+"""Summary of a checkpoint: its options, its training, and parameters by part."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,6 @@ from fairseq_mega.compat.files.card import card_of, shown
 from fairseq_mega.compat.files.loading import load_checkpoint
 from fairseq_mega.convert import layouts
 from fairseq_mega.convert.options import flat_options
-from fairseq_mega.lab.inspect import averages
 from fairseq_mega.lab.runs.text_tables import Table, terminal
 
 # The first pattern that matches a tensor's name decides its part.
@@ -35,17 +34,12 @@ def read(path: Path) -> Dict[str, Any]:
 
 
 def summary(checkpoint: Dict[str, Any]) -> str:
-    """Return options, training, parameters by part and moving averages of a checkpoint."""
+    """Return options, training and parameters by part of a checkpoint."""
     counts = parameters_by_part(checkpoint["model"])
     total = max(sum(count for _, count in counts), 1)
     lines = [f"{name:18}{value}" for name, value in description(checkpoint)]
     rows = [[f"  {part}", f"{count:,}", f"{count / total:.1%}"] for part, count in counts]
-    lines += ["", terminal(Table(["parameters", f"{total:,}", ""], rows))]
-    try:
-        last = terminal(averages.table(averages.averages_of(checkpoint["model"])))
-    except ValueError as error:
-        last = str(error)
-    return "\n".join([*lines, "", last])
+    return "\n".join([*lines, "", terminal(Table(["parameters", f"{total:,}", ""], rows))])
 
 
 def part_of(name: str) -> str:
