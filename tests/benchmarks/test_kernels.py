@@ -5,15 +5,16 @@ import json
 import pytest
 import torch
 
-from fairseq_mega.lab.benchmarks import command, kernels_report, measuring, operators
+from fairseq_mega.lab.benchmarks import command, measuring, operators
 from fairseq_mega.lab.report import benchmark_tables as tables
+from fairseq_mega.lab.report.pictures import COMPILED, plot_rows
 from fairseq_mega.lab.runs.results import read_result
 from fairseq_mega.ops.common import native
 
 # Paths that a device does not have.
 ABSENT = {"cpu": {"fft_kernel"}, "cuda": {"blocks"}}
 if native.PROBLEM is not None:
-    ABSENT = {kind: {"fft_kernel", *kernels_report.COMPILED} for kind in ABSENT}
+    ABSENT = {kind: {"fft_kernel", *COMPILED} for kind in ABSENT}
 
 
 @pytest.mark.parametrize("length", [1, 67])
@@ -57,7 +58,7 @@ def test_smoke_of_the_kernel_benchmark(tmp_path, device, capsys):
     for row in measured:
         assert row["seconds"] > 0 and row["forward_seconds"] > 0
         assert f"| {row['op']} {','.join(map(str, row['shape'].values()))} {row['path']} |" in out
-    kernels_report.plot_rows(written["rows"], plot)
+    plot_rows(written["rows"], plot)
     assert plot.read_bytes().startswith(b"\x89PNG")
 
 

@@ -1,6 +1,5 @@
 """Figures and other pictures, apart from what they print."""
 
-import json
 from pathlib import Path
 from typing import Any, Dict
 
@@ -10,12 +9,7 @@ from fairseq_mega.lab.report import figures, pictures
 from fairseq_mega.lab.report.command import main
 from fairseq_mega.lab.report.recipe_states import ours_of, states
 from fairseq_mega.lab.runs.results import ResultError
-from fairseq_mega.lab.runs.training_log import parse_log
 from tests.report.synthetic import figure1, figure4, put
-
-
-def log_line(tag: str, **values: object) -> str:
-    return f"2026-01-02 03:04:05 | INFO | {tag} | {json.dumps({key: str(value) for key, value in values.items()})}\n"
 
 
 def test_the_functions_of_figure5() -> None:
@@ -53,26 +47,6 @@ def test_one_curve_is_of_one_model(tmp_path: Path, capsys: pytest.CaptureFixture
         put(tmp_path, "figure6", "mega/figure6/wikitext103/mega", {"perplexity": 9.0}, **settings)
     assert main(["figure6", str(tmp_path), "--output", str(tmp_path / "x.png")]) == 1
     assert "several models" in capsys.readouterr().err and not (tmp_path / "x.png").exists()
-
-
-def test_curves_of_a_log_that_was_interrupted(tmp_path: Path, capsys: Any) -> None:
-    lines = [log_line("train_inner", num_updates=step, loss=5 - step) for step in (1, 2, 2)]
-    lines[2] = log_line("train_inner", num_updates=2, loss=0.5)  # trained again; this one counts
-    lines += ["2026 | INFO | train_inner | {cut off\n", log_line("train", train_num_updates=9, train_loss=1)]
-    lines += [log_line("valid", valid_num_updates=2, valid_loss=2.5, valid_bleu=12.5, valid_ppl=5.6)]
-    found = pictures.curves_of(parse_log(lines))
-    assert {title: points for title, points in found.items() if points} == {
-        "training loss (bits)": {1: 4.0, 2: 0.5},
-        "validation loss (bits)": {2: 2.5},
-        "validation BLEU": {2: 12.5},
-        "validation perplexity": {2: 5.6},
-    }
-    log, image = tmp_path / "run" / "train.log", tmp_path / "curves.png"
-    log.parent.mkdir()
-    log.write_text("".join(lines))
-    pytest.importorskip("matplotlib", reason="the plot needs matplotlib: pip install 'matplotlib>=3.6'")
-    assert main(["curves", str(log), "--output", str(image)]) == 0
-    assert capsys.readouterr().out == f"run: 2 updates\nplot: {image}\n" and image.stat().st_size > 5000
 
 
 def test_the_page_of_pathfinder_shows_both_labels(tmp_path: Path) -> None:

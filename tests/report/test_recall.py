@@ -1,10 +1,10 @@
-"""The report on recall and state tracking: which runs count, and where their scores stand."""
+"""The tables on recall and state tracking: which runs count, and where their scores stand."""
 
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
 from fairseq_mega.lab.report.command import main
-from fairseq_mega.lab.report.recall import panels, trained
+from fairseq_mega.lab.report.recall import TABLES, panels, trained
 from fairseq_mega.lab.runs.results import make_result, read_results, write_result
 
 
@@ -36,6 +36,10 @@ def test_runs_of_the_chosen_rate(tmp_path: Path, capsys: Any) -> None:
     (panel,) = panels([llama, mega], ["borders", "pairs"])
     assert [line.points for line in panel.lines] == [[(0, 50.0), (1, 30.0)], [(0, 75.0), (1, 55.0)]]
     assert panel.lines[1].band == [(0, 70.0, 80.0), (1, 50.0, 60.0)]
-    assert main(["recall", str(tmp_path), "--output", str(tmp_path / "x.png")]) == 0
-    printed = capsys.readouterr().out
-    assert "65.00 ±7.07" in printed and "0.01 of 0.001, 0.003, 0.01" in printed and "75.0 ±7.1" in printed
+    table = TABLES["recall"](tmp_path, [".", "recall"])
+    assert [row[3] for row in table.rows] == ["0.001 of 0.001", "0.01 of 0.001, 0.003, 0.01"]
+    assert [row[-1] for row in table.rows] == ["40.00", "65.00 ±7.07"]
+    assert TABLES["recall-along"](tmp_path, [".", "recall", "borders"]).rows[1][1:] == ["75.0 ±7.1", "55.0 ±7.1"]
+    assert main(["recall", str(tmp_path)]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("comparison")]
+    assert [row[1:3] for row in rows[:3]] == [["1", "llama"], ["1", "mega"], ["1", "mega"]] and len(rows) == 6 + 4

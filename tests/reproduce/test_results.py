@@ -87,8 +87,8 @@ def test_the_table_has_the_cells_of_these_conditions(
         finish(run, 40.0 + run.seed, 50.0 + (run.rate == best))
     write_cells(own, "command")
     assert print_tables(own, [], choices) == 0
-    printed = capsys.readouterr().out
-    assert f"| MEGA | 7 | 41.50 ± 0.71 ({best:g}) |" in printed and "the seeds 1, 2" in printed
+    printed = " ".join(capsys.readouterr().out.split())
+    assert f"MEGA 7 41.50 ± 0.71 ({best:g})" in printed and "the seeds 1, 2" in printed
     assert print_tables(own, [], shorter) == 1
     for run in runs(shorter, [1, 2]):
         finish(run, 40.0, 50.0)
@@ -106,8 +106,8 @@ def test_an_own_recipe_has_its_own_row(tmp_path: Path, capsys: pytest.CaptureFix
         finish(run, test, 50.0)
     write_cells(both, "command")
     assert print_tables(both, [], choices) == 0
-    printed = capsys.readouterr().out
-    assert "| MEGA | 7 | 41.00 (0.002) |" in printed and f"| {name} | 7 | 43.00 (0.002) |" in printed
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "MEGA 7 41.00 (0.002)" in printed and f"{name} 7 43.00 (0.002)" in printed
 
 
 @pytest.mark.parametrize("then", [[1], [1, 3]], ids=str)

@@ -58,9 +58,10 @@ def test_other_settings_are_other_runs(out: Path, capsys: pytest.CaptureFixture[
         assert main([*words, *more]) == 0
         printed = capsys.readouterr()
         assert printed.err.count(".train: begins") == 1
-        (row,) = [line for line in printed.out.splitlines() if line.startswith("text mega softmax")]
-        changes = "" if "--max-update" in more else " ".join(more)
-        assert changes in row and row.replace(changes, "").split()[5:7] == ["7", "3" if "3" in more else "6"]
+        changes = "" if "--max-update" in more else f", with {' '.join(more)}"
+        rows = [line for line in printed.out.splitlines() if line.startswith(f"mega/table2/text/mega{changes} ")]
+        assert rows and {rows[0].removeprefix(f"mega/table2/text/mega{changes}").split()[0]} == {"7"}
+        assert ("3" if "3" in more else "6") in rows[0].split()
     assert len(list((out / "runs").iterdir())) >= 3
 
 
@@ -78,8 +79,9 @@ def test_short_trainings_choose_the_learning_rate(out: Path, capsys: pytest.Capt
     assert accuracies[rate] == max(accuracies.values()) and choice["core_hours"] > 0
     assert {(run["seed"], run["lr"]) for run in cell["runs"]} == {(7, rate), (8, rate)}
     assert all(run["core_hours"] > 0 for run in cell["runs"])
-    tried = f"0.002: {accuracies[0.002]:.2f}, 0.01: {accuracies[0.01]:.2f}"
-    assert f"| 10 | 80 | {tried} | {rate:g} | 7, 8 | " in printed.out
+    rows = [line for line in printed.out.splitlines() if line.startswith("comparison/text_budget/mega_chunk, with")]
+    shown = [row.partition("]")[2].split() for row in rows]
+    assert [row[0] for row in shown] == ["7", "8"] and all({"10", f"{rate:g}"} <= {*row} for row in shown)
     reproduce(out, *words, "--max-update", "10")
     assert "begins" not in capsys.readouterr().err
 
@@ -97,7 +99,7 @@ def test_a_failed_seed_is_named(out: Path, capsys: pytest.CaptureFixture[str], m
     printed = capsys.readouterr()
     assert "the machine is on fire" in printed.err
     assert "text.mega.softmax.n16.full.seed8." in printed.err
-    assert "text mega softmax" in printed.out  # the table of the seed that went well
+    assert "mega/table2/text/mega, seed 7" in printed.out  # the table of the seed that went well
     (word,) = (out / "runs").glob(f"*/{FAILED}")
     assert json.loads(word.read_text())["error"] == "the machine is on fire" and ".seed8." in word.parent.name
     burning.clear()

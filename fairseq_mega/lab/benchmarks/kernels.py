@@ -81,7 +81,7 @@ def cases(arguments: argparse.Namespace) -> List[measuring.Case]:
 def finish(
     arguments: argparse.Namespace, cases: List[measuring.Case], found: Dict[str, measuring.Figures]
 ) -> measuring.Figures:
-    """Return the rows of :mod:`fairseq_mega.lab.benchmarks.kernels_report` and of the tables of documents."""
+    """Return the rows of the tables and pictures of documents."""
     named = ({**case.what, "title": OPS[case.what["op"]].title, "dtype": arguments.dtype} for case in cases)
     return {"rows": [{**row, "skipped": "", **found[case.subject]} for row, case in zip(named, cases)]}
 

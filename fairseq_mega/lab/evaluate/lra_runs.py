@@ -1,11 +1,11 @@
-"""Runs of the Long Range Arena and of speech: their names, and whether they learned."""
+"""Runs of the Long Range Arena and of speech: their tasks, and whether they learned."""
 
 import math
 from typing import NamedTuple
 
 from fairseq_mega.lab.recipes.catalogue import CLASSIFICATIONS
 from fairseq_mega.lab.recipes.recipe import FOLDER, load
-from fairseq_mega.lab.runs.results import Result, changes_of
+from fairseq_mega.lab.runs.results import Result
 
 BENCHMARK = "lra"
 
@@ -62,13 +62,3 @@ def scaling_of(result: Result) -> str:
     """Return the scaling of speech, for a title; empty if it is unknown (the authors' tensors)."""
     scaling = result["settings"].get("scaling")
     return f", scaled {scaling}" if scaling else ""
-
-
-def name_of(result: Result) -> str:
-    """Return task and model of a result, and the changes of its recipe, without the seed."""
-    settings = result["settings"]
-    name = f"{settings['task']} {settings['model']}"
-    if settings["model"] not in ("transformer", "s4d"):
-        chunk = "full" if settings["chunk"] < 0 else f"C={settings['chunk']}"
-        name += f" {settings['attention']} N={settings['ema_dim']} {chunk}{scaling_of(result)}"
-    return f"{name} {changes_of(result)}".rstrip()

@@ -22,10 +22,12 @@ from fairseq_mega.lab.runs.results import (
     SET,
     Result,
     ResultError,
+    chosen_runs,
     is_trained_here,
     read_files,
+    with_changes,
 )
-from fairseq_mega.lab.runs.text_tables import Table
+from fairseq_mega.lab.runs.text_tables import Table, table_of
 
 CONDITIONS = "conditions"  # setting of fairseq-mega-reproduce's results
 DATA = "data_digest"  # setting: of the training's data
@@ -33,6 +35,7 @@ EVALUATION = "evaluation"  # setting: the name of a run's evaluation
 TRAINING = "training_digest"  # setting: all that the weights depend on, except seed and data
 ALIKE = (CONDITIONS, DATA, TRAINING, EVALUATION, "lr")  # of all results of a cell that record them
 MORE = ("checkpoint", "scaling", "segments", "chunk_size", "context_window")  # settings that distinguish rows
+SHOWN = ("parameters", "updates", "lr")  # settings of a table of scores, beside those of cells
 NAMED = (SET, EXTRA, "precision", "updates", "max_update", "data", DATA, "lr", TRAINING, EVALUATION)  # in an error
 PAPERS = ("mega/", "megalodon/")  # folders of the recipes of their tables
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")  # the most exact first
@@ -124,22 +127,38 @@ class Contents(NamedTuple):
     panels: Sequence[Panel] = ()
 
 
+def scores_table(results: Sequence[Result]) -> Table:
+    """Return a row for each result, or each seed of a cell: its size, the settings that differ, and the scores."""
+    runs = [{**result, **run} for result in results for run in chosen_runs(result) or [result]]
+    known = dict.fromkeys(name for run in runs for name in run["settings"] if name in names_of_cells() | {*SHOWN})
+    names = [name for name in known if name in SHOWN or len({str(run["settings"].get(name)) for run in runs}) > 1]
+    metrics = dict.fromkeys(name for run in runs for name in run["scores"])
+    rows = []
+    for run in runs:
+        settings = {"seed": run["seed"], **run["settings"]}
+        values = {name: f"{settings.get(name, '-')}" for name in ["seed", *names]}
+        values.update((name, f"{run['scores'][name]:,.5g}" if name in run["scores"] else "-") for name in metrics)
+        row = {"result": str(settings.get("recipe", run["label"])) + with_changes(run)}
+        rows.append({**row, **{name.replace("_", " "): text for name, text in values.items()}})
+    return table_of(rows)
+
+
+def scores_of(results: Sequence[Result]) -> Contents:
+    """Return the table of all scores."""
+    return Contents([scores_table(results)], results)
+
+
 def report_of(
     description: str,
     benchmarks: Sequence[str],
     contents: Callable[[List[Result]], Contents],
     read: Callable[[argparse.Namespace, str], List[Result]] = all_results,
     drawn: bool = False,
-    form: str = "terminal",
 ) -> Report:
     """Return the report of the results of some benchmarks, with the option --output if a picture is drawn.
 
     Its command fails if the first table has no row.
     """
-
-    def add_options(parser: argparse.ArgumentParser) -> None:
-        (add_drawing if drawn else add_results)(parser)
-        parser.set_defaults(format=form)
 
     def run(options: argparse.Namespace) -> None:
         found = contents([result for benchmark in benchmarks for result in read(options, benchmark)])
@@ -152,4 +171,4 @@ def report_of(
             print(f"plot: {options.output}")
         warn_of_smoke(options.smoke)
 
-    return Report(description, add_options, run, drawn)
+    return Report(description, add_drawing if drawn else add_results, run, drawn)

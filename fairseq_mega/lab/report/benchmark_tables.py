@@ -13,11 +13,11 @@ from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Sequence
 import yaml
 from fairseq.models import ARCH_MODEL_REGISTRY
 
-from fairseq_mega.lab.benchmarks.kernels_report import BASELINES, COMPILED, by_kind
 from fairseq_mega.lab.inspect.memory import model_of
 from fairseq_mega.lab.inspect.recipe_models import BYTES, vocab_size_of_preset
 from fairseq_mega.lab.report.numbers import FORMS, MIB, by_subject, mebibytes, milliseconds, ratio
 from fairseq_mega.lab.report.papers import PAPER_TABLES
+from fairseq_mega.lab.report.pictures import BASELINES, COMPILED, by_kind
 from fairseq_mega.lab.runs.results import Result, read_result
 from fairseq_mega.lab.runs.text_tables import Table
 from fairseq_mega.models import on_paper

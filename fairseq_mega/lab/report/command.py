@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Dict, Optional, Sequence
 
 from fairseq_mega.cli.commands import add_described, failure
-from fairseq_mega.lab.benchmarks import kernels_report
 from fairseq_mega.lab.evaluate import translations
-from fairseq_mega.lab.report import comparisons, figures, pictures, recall
+from fairseq_mega.lab.report import comparisons, figures, pictures
 from fairseq_mega.lab.report.papers import PAPER_TABLES
 from fairseq_mega.lab.runs.report import Report
 
@@ -23,9 +22,7 @@ REPORTS: Dict[str, Report] = {
     **{name: table.report for name, table in PAPER_TABLES.items()},
     **figures.REPORTS,
     **comparisons.REPORTS,
-    **recall.REPORTS,
     **pictures.REPORTS,
-    "kernels": kernels_report.REPORT,
     "translations": translations.REPORT,
 }
 

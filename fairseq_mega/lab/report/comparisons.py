@@ -1,19 +1,19 @@
 """Models that were trained alike: small classifiers, language models and translators, as reports and for documents."""
 
+import argparse
 import re
 import shlex
-import statistics
 from pathlib import Path
 from typing import Any, Dict, List, Sequence, Tuple
 
 from fairseq_mega.lab.evaluate.lra_runs import TASKS
 from fairseq_mega.lab.recipes.catalogue import catalogue
-from fairseq_mega.lab.report.alike import PRECISIONS, Contents, check_alike, report_of
-from fairseq_mega.lab.report.numbers import FORMS, mean_and_deviation, pivot, record_of
+from fairseq_mega.lab.report.alike import PRECISIONS, Contents, check_alike, report_of, scores_of
+from fairseq_mega.lab.report.numbers import FORMS, pivot
 from fairseq_mega.lab.report.papers import PAPER_TABLES
 from fairseq_mega.lab.runs.plotting import Line, Panel, height_limits, look
 from fairseq_mega.lab.runs.report import other_settings
-from fairseq_mega.lab.runs.results import Result, chosen_runs, read_files, read_result, read_results, with_changes
+from fairseq_mega.lab.runs.results import Result, read_files, read_result, read_results, with_changes
 from fairseq_mega.lab.runs.text_tables import Table
 
 CLASSIFIERS, LANGUAGE_MODELS = "compare-classifiers", "compare-language-models"  # benchmarks of the scripts
@@ -23,7 +23,6 @@ METRICS = {"sacrebleu": ("BLEU", 2), "perplexity": ("perplexity", 2), "bits_per_
 TEXTS = {"wikitext2": "WikiText-2", "gcide_bytes": "bytes of a dictionary"}
 SCHEDULES = {"inverse_sqrt": "inverse square root", "linear_decay": "linear decay"}
 KINDS = {"fp32": "float32", "bf16": "bfloat16"}  # precisions
-QUICKSTART = {"sacrebleu": "sacreBLEU", "bits_per_token": "bits per byte"}  # metrics
 
 
 def model_of(result: Result) -> str:
@@ -48,15 +47,7 @@ def order(result: Result) -> Tuple[int, int, Tuple[int, float], int]:
 def title(result: Result, name: str, with_chunk: bool = True) -> str:
     """Return the name of a classifier with its chunk, and the changes of its recipe."""
     chunk = f", chunk {result['settings']['chunk']}" if with_chunk and model_of(result) != "transformer" else ""
-    return name + chunk + with_changes(result, "model.encoder_chunk_size")
-
-
-def classifier(result: Result) -> Dict[str, Any]:
-    """Return the record of a classifier; scores of given weights lack the fields of a training."""
-    record = record_of(result)
-    if "seconds_per_epoch" in record:
-        record["speed"] = record["train_examples"] / record["seconds_per_epoch"]
-    return {**record, "task_title": TASKS[record["task"]].title, "title": title(result, TITLES[model_of(result)])}
+    return name + chunk + with_changes(result, "optimization.lr", "model.encoder_chunk_size")
 
 
 def classifier_panels(results: Sequence[Result]) -> List[Panel]:
@@ -165,6 +156,11 @@ def cells_in(place: Path) -> List[Result]:
     return list(files.values())
 
 
+def cells_read(options: argparse.Namespace, _: str) -> List[Result]:
+    """Read the cells that the options of a report select."""
+    return cells_in(options.results)
+
+
 def miniature_contents(results: Sequence[Result]) -> Contents:
     """Return the table of the miniature, with the meaning of its numbers and the missing runs."""
     runs = [run for result in results for run in result["runs"]]
@@ -177,34 +173,6 @@ def miniature_contents(results: Sequence[Result]) -> Contents:
         *([f"Missing: {missing}"] if missing else []),
     ]
     return Contents([miniature_table(results)], (), [*notes, *other_settings(results)])
-
-
-# Models on Text that read the same number of texts, from the files of the cells.
-
-
-def budget(result: Result) -> Dict[str, Any]:
-    """Return the record of a cell, with the accuracies that chose its learning rate."""
-    settings = result["settings"]
-    runs = chosen_runs(result)
-    accuracies = settings["rate_choice"]["accuracies"] if "rate_choice" in settings else {}
-    tried = [f"{rate}: {accuracies[rate]:.2f}" for rate in sorted(accuracies, key=float)]
-    hours = [run["core_hours"] for run in runs if "core_hours" in run]
-    return {
-        **record_of(result),
-        "title": FORMS["miniature"].title(str(settings["recipe"]).rpartition("/")[2]),
-        "texts": settings["updates"] * settings["batch"],
-        "tried": ", ".join(tried) or None,
-        "seeds": ", ".join(str(run["seed"]) for run in runs),
-        "hours": f"{statistics.mean(hours):.2f}" if hours else None,
-        "accuracy": mean_and_deviation([run["scores"]["test_accuracy"] for run in runs]),
-    }
-
-
-def budget_table(results: Sequence[Result]) -> Table:
-    """Return a row for each model, those of the miniature in its order."""
-    titles = list(FORMS["miniature"].titles.values())
-    records = sorted(map(budget, results), key=lambda one: [*titles, one["title"]].index(one["title"]))
-    return FORMS["text-budget"].table(records)
 
 
 # Language models.
@@ -221,19 +189,6 @@ def context_of(settings: Dict[str, Any]) -> Tuple[int, str]:
     if settings.get("longest_segment") is not None:
         return int(mean), f"segments of {mean:,.0f} tokens on average, all seen"
     return window, f"at least {window} of {block}" if window else f"blocks of {block}"
-
-
-def language_model(result: Result) -> Dict[str, Any]:
-    """Return the record of a language model, whose title has text, learning rate and seed if a recipe trained it."""
-    record, settings = record_of(result), result["settings"]
-    name = str(result["label"])
-    if "recipe" in settings:
-        name = f"{settings['task']}: {settings['model']}, learning rate {settings['lr']:g}, seed {result['seed']}"
-        name += with_changes(result)
-    if settings.get("longest_segment") is not None:
-        record["chunk"] = settings.get("chunk_size", settings["trained_chunk_or_block"])
-    length, words = context_of(settings)
-    return {**record, "title": name, "context": words, "length": length}
 
 
 def rate_of(folder: Path) -> str:
@@ -330,54 +285,22 @@ def precisions(folder: Path, words: Sequence[str]) -> Table:
     return pivot(cells, [KINDS.get(kind, kind) for kind in PRECISIONS if kind in KINDS])
 
 
-# The quick start.
-
-
-def quickstart(result: Result) -> Dict[str, Any]:
-    """Return the record of a quick start, with its score in words."""
-    found = {unit: result["scores"][metric] for metric, unit in QUICKSTART.items() if metric in result["scores"]}
-    return {**record_of(result), "score": ", ".join(f"{value:.3f} {unit}" for unit, value in found.items())}
-
-
 REPORTS = {
-    "miniature": report_of(
-        "Print the Long Range Arena in miniature.",
+    "miniature": report_of("Print the Long Range Arena in miniature.", ["cell"], miniature_contents, cells_read),
+    "recall": report_of(
+        "Print the scores of recall and state tracking.",
         ["cell"],
-        miniature_contents,
-        read=lambda options, _: cells_in(options.results),
-        form="markdown",
+        scores_of,
+        lambda options, _: read_results(options.results, "cell"),
     ),
-    "text-budget": report_of(
-        "Print the models that read the same number of texts.",
-        ["cell"],
-        lambda results: Contents([budget_table(results)], (), other_settings(results)),
-        read=lambda options, _: cells_in(options.results),
-        form="markdown",
-    ),
-    "classifiers": report_of(
-        "Print the classifiers of scripts/compare_classifiers.sh as a table.",
-        [CLASSIFIERS],
-        lambda results: Contents([FORMS["classifiers"].table(map(classifier, sorted(results, key=order)))], ()),
-        form="markdown",
-    ),
+    "text-budget": report_of("Print the models that read the same number of texts.", ["cell"], scores_of, cells_read),
+    "classifiers": report_of("Print the scores of classifiers.", [CLASSIFIERS], scores_of),
     "language-models": report_of(
         "Print the scores of language models over contexts and chunks.",
         [LANGUAGE_MODELS, "language-modeling"],
-        lambda results: Contents(
-            [
-                FORMS["language-models-of"].table(
-                    sorted(map(language_model, results), key=lambda record: (record["title"], record["length"]))
-                )
-            ],
-            (),
-        ),
-        form="markdown",
+        scores_of,
     ),
-    "quickstart": report_of(
-        "Print the scores of the quick start's recipes.",
-        ["quickstart"],
-        lambda results: Contents([FORMS["quickstart"].table(map(quickstart, results))], results),
-    ),
+    "quickstart": report_of("Print the scores of the quick start's recipes.", ["quickstart"], scores_of),
 }
 TABLES = {
     "megalodon-figure1-rates": rates,

@@ -19,7 +19,6 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Seq
 
 import yaml
 
-from fairseq_mega.lab.benchmarks.kernels_report import plot_rows
 from fairseq_mega.lab.recipes.paper_values import without_recipe
 from fairseq_mega.lab.report import benchmark_tables, comparisons, figures, pictures, recall
 from fairseq_mega.lab.report.benchmark_tables import the_result
@@ -88,7 +87,7 @@ def drawn(panels: Callable[[Sequence[Result]], List[Panel]]) -> Draw:
 
 
 PICTURES: Dict[str, Tuple[Maker[Any], Draw]] = {
-    "kernels": (lambda folder, words: the_result(folder, words)["rows"], plot_rows),
+    "kernels": (lambda folder, words: the_result(folder, words)["rows"], pictures.plot_rows),
     "training-accuracies": (
         lambda folder, words: [read_result(folder / name) for name in words],
         drawn(comparisons.training_panels),

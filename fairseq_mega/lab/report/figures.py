@@ -5,10 +5,10 @@ import statistics
 from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Sequence, Set, Tuple
 
 from fairseq_mega.lab.evaluate.lra_runs import BENCHMARK, TASKS
-from fairseq_mega.lab.report.alike import Contents, read_alike, report_of
+from fairseq_mega.lab.report.alike import Contents, read_alike, report_of, scores_table
 from fairseq_mega.lab.report.comparisons import MODELS
 from fairseq_mega.lab.report.numbers import FORMS, by_subject, pivot, ratio, record_of
-from fairseq_mega.lab.report.papers import FULL, PAPER, rule_of, run_table
+from fairseq_mega.lab.report.papers import FULL, PAPER, rule_of
 from fairseq_mega.lab.runs.plotting import Line, Panel, look
 from fairseq_mega.lab.runs.report import Report, all_results, selected_results
 from fairseq_mega.lab.runs.results import Result, ResultError, is_trained_here
@@ -78,7 +78,7 @@ def figure4(results: Sequence[Result]) -> Contents:
             tables.append(pivot(cells, dict.fromkeys(point.line for point in points), missing="-"))
             axes = {"xlabel": title, "ylabel": "test accuracy (%)"}
             panels.append(Panel(lines_of(points, values), axes, list(names.values())))
-    return Contents([*tables, run_table(used)] if used else [], used, panels=panels)
+    return Contents([*tables, scores_table(used)] if used else [], used, panels=panels)
 
 
 def functions() -> List[Point]:
@@ -121,7 +121,7 @@ def figure5(results: Sequence[Result]) -> Contents:
     of_functions = {"xlabel": "score", "ylabel": "weight", "ylim": (-0.1, 2.1), "title": "attention functions"}
     of_training = {"xlabel": "updates", "ylabel": "validation accuracy (%)", "title": "Pathfinder"}
     panels = [Panel(lines_of(functions()), of_functions), Panel(lines, of_training)]
-    return Contents([table_of(rows), run_table(used)], used, panels=panels)
+    return Contents([table_of(rows), scores_table(used)], used, panels=panels)
 
 
 # MEGA's Figure 6 and MEGALODON's Figure 5: perplexity over the context.

@@ -11,11 +11,10 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Opt
 
 import yaml
 
-from fairseq_mega.lab.evaluate.lra_runs import LRA, TASKS, name_of, scaling_of, shortened, stuck
+from fairseq_mega.lab.evaluate.lra_runs import LRA, TASKS, scaling_of, shortened, stuck
 from fairseq_mega.lab.recipes.recipe import FOLDER, LOADER, load
-from fairseq_mega.lab.report.alike import Contents, read_alike, report_of
-from fairseq_mega.lab.report.numbers import FORMS, filled_in, mean_and_deviation, record_of
-from fairseq_mega.lab.runs.provenance import machine_of
+from fairseq_mega.lab.report.alike import Contents, read_alike, report_of, scores_table
+from fairseq_mega.lab.report.numbers import filled_in, mean_and_deviation, record_of
 from fairseq_mega.lab.runs.report import Report, all_results
 from fairseq_mega.lab.runs.results import GIVEN, Result, changes_of, is_trained_here
 from fairseq_mega.lab.runs.text_tables import Table
@@ -26,7 +25,6 @@ Text = Callable[[Sequence[Result]], str]  # of a cell, from its results
 Groups = List[Tuple[str, List[Result]]]  # measured rows, by name
 FULL = -1  # chunk of full attention
 PAPER, VALUE, PARAMETERS = "paper", "=", "{parameters:,}"  # see papers.yaml
-ORDER = ("transformer", "s4d", "softmax", "relu2", "laplace")  # models and attention functions in lists of runs
 SPEED = "lra-speed"  # benchmark whose result fills columns
 METRICS = {"wikitext103": ("perplexity", 2), "enwik8": ("bits_per_token", 3)}
 
@@ -222,36 +220,6 @@ def by_kind(results: Sequence[Result]) -> Dict[str, List[Result]]:
     return groups
 
 
-# Runs of classifiers.
-
-
-def order(result: Result) -> Tuple[Any, ...]:
-    """Sort key of runs: baselines, then tasks, chunks and attention functions."""
-    settings = result["settings"]
-    if settings["model"] in ORDER:
-        return (ORDER.index(settings["model"]),)
-    return len(ORDER), list(TASKS).index(settings["task"]), settings["chunk"], ORDER.index(settings["attention"])
-
-
-def run_table(results: Sequence[Result]) -> Table:
-    """Return a row per setting: its runs, those above chance, their early accuracy, time, memory and machine."""
-    groups: Dict[str, List[Result]] = {}
-    for result in results:
-        groups.setdefault(name_of(result), []).append(result)
-    records = []
-    for name, group in groups.items():
-        scores = {key: [one["scores"][key] for one in group if key in one["scores"]] for key in group[0]["scores"]}
-        above = f"{sum(not stuck(one) for one in group)} of {len(group)}"
-        each = {
-            key: "/".join(f"{value:,}" for value in sorted({one["settings"][key] for one in group}))
-            for key in ("updates", "published_updates", "early_epoch")
-        }
-        means = {key: statistics.mean(values) for key, values in scores.items() if values}
-        about = {"name": name, "seeds": ",".join(str(one["seed"]) for one in group), "above": above}
-        records.append({**record_of(group[0]), **means, **each, **about, "on": machine_of(group[0])})
-    return FORMS["runs"].table(records)
-
-
 # Tables of papers.yaml.
 
 
@@ -343,8 +311,7 @@ class PaperTable:
         tables, notes = [self.of(own, speed)], list(self.notes)
         own = [result for result in own if any(rule(result) for rule in rules)]
         if self.runs:
-            own.sort(key=order)
-            tables.append(run_table(list(filter(is_trained_here, own))))
+            tables.append(scores_table(list(filter(is_trained_here, own))))
             notes = [*([speed_note(speed)] if speed else []), *notes]
         if any(cell.endswith("*") for row in tables[0].rows for cell in row):
             notes.append(self.star)

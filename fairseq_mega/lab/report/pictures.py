@@ -1,4 +1,4 @@
-"""Pictures of no result file: curves of trainings' logs, and images of Pathfinder."""
+"""Pictures of no table: the time of operators over the length, and images of Pathfinder."""
 
 import argparse
 from pathlib import Path
@@ -6,56 +6,45 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from fairseq_mega.lab.runs.plotting import Line, Panel, draw_panels, load_pyplot, save
 from fairseq_mega.lab.runs.report import Report
-from fairseq_mega.lab.runs.training_log import Log, read_log
+from fairseq_mega.lab.runs.results import read_result
 
-Points = Dict[int, float]  # by update; of repeated updates after an interruption the last counts
-CURVES = {  # titles of panels to names of updates and of a score in a log
-    "training loss (bits)": ("num_updates", "loss"),
-    "validation loss (bits)": ("valid_num_updates", "valid_loss"),
-    "validation accuracy (%)": ("valid_num_updates", "valid_accuracy"),
-    "validation BLEU": ("valid_num_updates", "valid_bleu"),
-    "validation perplexity": ("valid_num_updates", "valid_ppl"),
-}
+BASELINES = ("DxNxL", "explicit", "torch")  # of the operators' benchmark: explicit, as published
+COMPILED = ("blocks", "native", "scan", "fused")  # compiled paths of operators; a CPU's first choice first
 LABELS = {1: "label 1: one contour", 0: "label 0: two contours"}  # of Pathfinder
 COLUMNS, SEED = 5, 1  # of a page of Pathfinder
 
 
-def curves_of(log: Log) -> Dict[str, Points]:
-    """Return the points of each panel in the log of a training."""
-    return {
-        title: {int(found[updates]): found[score] for found in (*log.updates, *log.validations) if score in found}
-        for title, (updates, score) in CURVES.items()
-    }
+def by_kind(path: str) -> Tuple[bool, bool]:
+    """Return the key that sorts compiled paths first and baselines last."""
+    return path in BASELINES, path not in COMPILED
 
 
-def add_curves(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``curves``."""
-    parser.add_argument("logs", type=Path, nargs="+", metavar="LOG", help="train.log of one or several runs")
-    parser.add_argument("--output", type=Path, required=True, help="image to write")
+def plot_rows(rows: List[Dict[str, Any]], output: Path, source: Optional[str] = None) -> None:
+    """Draw the measured rows ("title", "path", "shape", "seconds") to an image file, with ``source`` as in ``save``."""
+    measured = [row for row in rows if "seconds" in row]
+    panels = []
+    for title in dict.fromkeys(row["title"] for row in measured):
+        points: Dict[str, List[Tuple[float, float]]] = {}
+        for row in measured:
+            if row["title"] == title:
+                batch, length = row["shape"]["batch"], row["shape"]["length"]
+                points.setdefault(row["path"], []).append((length, 1e6 * row["seconds"] / (batch * length)))
+        lines = [Line(sorted(points[path]), path) for path in sorted(points, key=by_kind)]
+        axes = {"title": title, "xlabel": "length L (tokens)", "ylabel": "time per token (µs)", "yscale": "log"}
+        panels.append(Panel(lines, axes, base=2))
+    draw_panels(panels, output, source=source)
 
 
-def print_curves(options: argparse.Namespace) -> None:
-    """Draw a curve for each log with a training, and print a line about each of them.
+def add_kernels(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``kernels``."""
+    add = parser.add_argument
+    add("--json", type=Path, required=True, help="result file of python -m fairseq_mega.lab.benchmarks kernels")
+    add("--output", type=Path, required=True, help="image to write, for instance kernels.png")
 
-    Raises:
-        OSError: if a log cannot be read.
-        ValueError: if no log contains a training.
-    """
-    found: List[Tuple[str, Dict[str, Points]]] = []
-    for log in options.logs:
-        curves = curves_of(read_log(log))
-        found += [(log.parent.name or log.stem, curves)] if any(curves.values()) else []
-    if not found:
-        raise ValueError("no log contains a training: they failed, or were made without --log-format json")
-    panels = [
-        Panel([Line(sorted(own[title].items()), name) for name, own in found], {"xlabel": "updates", "ylabel": title})
-        for title in CURVES
-        if any(own[title] for _, own in found)
-    ]
-    draw_panels(panels, options.output)
-    for name, curves in found:
-        print(f"{name}: {max(max(points, default=0) for points in curves.values()):,} updates")
-    print(f"plot: {options.output}")
+
+def print_kernels(options: argparse.Namespace) -> None:
+    """Draw the plot."""
+    plot_rows(read_result(options.json)["rows"], options.output)
 
 
 def pathfinder_images(size: int) -> Dict[int, List[Any]]:
@@ -104,7 +93,7 @@ def print_pathfinder(options: argparse.Namespace) -> None:
 
 
 REPORTS = {
-    "curves": Report("Plot training curves from fairseq's JSON logs.", add_curves, print_curves),
+    "kernels": Report("Plot the time per token of the operators over the length.", add_kernels, print_kernels),
     "pathfinder-page": Report(
         "Draw a page of Pathfinder images: label 1 above, label 0 below.", add_pathfinder, print_pathfinder
     ),

@@ -9,7 +9,6 @@ import statistics
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, NamedTuple, Sequence
 
-from fairseq_mega.lab.report.alike import Contents, report_of
 from fairseq_mega.lab.report.figures import Point, lines_of
 from fairseq_mega.lab.report.numbers import FORMS, mean_and_deviation, pivot
 from fairseq_mega.lab.runs.plotting import Panel
@@ -120,25 +119,6 @@ def of_task(folder: Path, words: Sequence[str]) -> List[Trained]:
     return [one for one in trained(read_results(folder / name, CELL)) if one.task == task]
 
 
-def contents(results: Sequence[Result]) -> Contents:
-    """Return the tables and curves of all tasks."""
-    models, tables, drawn = trained(results), [], []
-    for task in dict.fromkeys(one.task for one in models):
-        own = [one for one in models if one.task == task]
-        tables += [along(own, axis) for axis in AXES]
-        drawn += panels(own, list(AXES))
-    return Contents([summary(models), *tables], (), panels=drawn)
-
-
-REPORTS = {
-    "recall": report_of(
-        "Plot the recall and the state tracking of language models.",
-        [CELL],
-        contents,
-        lambda options, benchmark: read_results(options.results, benchmark),
-        drawn=True,
-    ),
-}
 TABLES = {
     "recall": lambda folder, words: summary(of_task(folder, words)),
     "recall-along": lambda folder, words: along(of_task(folder, words), words[2]),

@@ -22,18 +22,13 @@ def add_results(parser: argparse.ArgumentParser) -> None:
     """Add the options of result files: their folder, and --smoke."""
     parser.add_argument("results", type=Path, help="folder of result files, or one file")
     parser.add_argument("--smoke", action="store_true", help="read the results of a --smoke run")
-    add_format(parser)
+    parser.add_argument("--format", choices=list(FORMATS), default="terminal", help="(default: %(default)s)")
 
 
 def add_drawing(parser: argparse.ArgumentParser) -> None:
     """Add the options of a figure of result files: those of :func:`add_results`, and its image."""
     add_results(parser)
     parser.add_argument("--output", type=Path, required=True, help="image to write")
-
-
-def add_format(parser: argparse.ArgumentParser, default: str = "terminal") -> None:
-    """Add the form of a table."""
-    parser.add_argument("--format", choices=list(FORMATS), default=default, help="(default: %(default)s)")
 
 
 def show(

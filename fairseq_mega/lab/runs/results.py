@@ -128,8 +128,8 @@ def changes_of(result: Result, shown: Sequence[str] = ()) -> str:
 
 
 def with_changes(result: Result, *shown: str) -> str:
-    """Return the words of a table's row on a result's changes, except ``shown`` and learning rates, and on weights."""
-    changes, given = changes_of(result, ["optimization.lr", *shown]), result["settings"].get(GIVEN)
+    """Return the words of a table's row on a result's changes, except those in ``shown``, and on weights."""
+    changes, given = changes_of(result, shown), result["settings"].get(GIVEN)
     return (f", weights of {given['source']}" if given else "") + (f", with {changes}" if changes else "")
 
 

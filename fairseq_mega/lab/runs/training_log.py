@@ -12,8 +12,7 @@ CORE_HOURS = "core_hours"  # of a start so far, logged with each interval of the
 RESIDENT = "peak_resident_gib"  # in the last line of a training, see :mod:`fairseq_mega.lab.evaluate.lra_results`
 WINDOW, DEVIATIONS = 50, 5.0  # number of updates before, and how many of their deviations a spike exceeds their mean
 USED = (  # statistics of updates, and of validations
-    *("epoch", "num_updates", "loss", "wpb", "ups", "gb_free"),
-    *("valid_num_updates", "valid_loss", "valid_accuracy", "valid_bleu", "valid_ppl"),
+    *("epoch", "num_updates", "loss", "wpb", "ups", "gb_free", "valid_num_updates", "valid_loss", "valid_accuracy"),
 )
 _SIZES = {
     "parameters": re.compile(r"num\. shared model params: ([\d,]+)"),  # once in each start
