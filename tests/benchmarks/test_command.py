@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from functools import partialmethod
 
 import pytest
 import torch
@@ -47,16 +46,6 @@ def test_the_result_says_how_it_was_measured(tmp_path, capsys):
     assert result["command"] == " ".join(["python -m fairseq_mega.lab.benchmarks", *given])
     assert (result["benchmark"], result["label"]) == ("layer", "layer-cpu")
     assert result["settings"]["tokens"] == 32 and not {"json", "given", "benchmark"} & set(result["settings"])
-
-
-def test_a_layer_is_compared_with_itself_compiled(tmp_path, monkeypatch):
-    monkeypatch.setattr(torch.nn.Module, "compile", partialmethod(torch.nn.Module.compile, backend="eager"))
-    file = tmp_path / "layer.json"
-    command.main(["layer", "--smoke", "--compile", "--models", "transformer,mega-chunk", "--json", str(file)])
-    scores = {name.removeprefix("mega-chunk L=16 "): value for name, value in read_result(file)["scores"].items()}
-    assert set(scores) == {"seconds", "eager_seconds", "first_seconds", "speed", "graphs", "graph_breaks"}
-    assert (scores["graphs"], scores["graph_breaks"]) == (1, 0) and scores["first_seconds"] > scores["seconds"]
-    assert scores["speed"] == scores["eager_seconds"] / scores["seconds"]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from fairseq_mega.lab.benchmarks import command, measuring, operators
+from fairseq_mega.lab.benchmarks import command, kernels, measuring
 from fairseq_mega.lab.report import benchmark_tables as tables
 from fairseq_mega.lab.report.pictures import COMPILED, plot_rows
 from fairseq_mega.lab.runs.results import read_result
@@ -18,15 +18,15 @@ if native.PROBLEM is not None:
 
 
 @pytest.mark.parametrize("length", [1, 67])
-@pytest.mark.parametrize("name", operators.OPS)
+@pytest.mark.parametrize("name", kernels.OPS)
 def test_paths_agree(name, length, device):
     """Outputs and all gradients of the paths that ours are compared with, and of ours."""
-    op, shape = operators.OPS[name], operators.Shape(2, 64, 4, length)
+    op, shape = kernels.OPS[name], kernels.Shape(2, 64, 4, length)
     drawn = op.draw(shape, torch.Generator().manual_seed(1))
     results = {}
     for path, run in op.paths.items():
         if path not in ABSENT[device.type]:
-            inputs = operators.leaves(drawn, torch.float32, device)
+            inputs = kernels.leaves(drawn, torch.float32, device)
             y = run(inputs, shape)
             gradients = torch.autograd.grad(y.square().mean(), list(inputs.values()), allow_unused=True)
             given = zip(inputs.values(), gradients)
@@ -37,13 +37,13 @@ def test_paths_agree(name, length, device):
             assert (got - want).norm() <= 1e-4 * want.norm().clamp(min=1e-2), path
 
 
-@pytest.mark.parametrize("name", operators.OPS)
+@pytest.mark.parametrize("name", kernels.OPS)
 def test_tables_show_the_compiled_path_of_a_cpu(name):
     """Beside the path that the benchmark compares with."""
-    paths = {path: {"path": path} for path in operators.OPS[name].paths}
+    paths = {path: {"path": path} for path in kernels.OPS[name].paths}
     chosen = "blocks" if name.startswith("attention") else "scan" if name.startswith("ema") else "native"
     assert tables.first(paths, tables.COMPILED) == {"path": chosen}
-    assert tables.first(paths, tables.BASELINES) == {"path": operators.OPS[name].baseline}
+    assert tables.first(paths, tables.BASELINES) == {"path": kernels.OPS[name].baseline}
 
 
 def test_smoke_of_the_kernel_benchmark(tmp_path, device, capsys):
@@ -53,7 +53,7 @@ def test_smoke_of_the_kernel_benchmark(tmp_path, device, capsys):
     out, written = capsys.readouterr().out, read_result(result)
     measured = [row for row in written["rows"] if not row["skipped"]]
     assert written["examples"] == len(measured)
-    paths = {(name, path) for name, op in operators.OPS.items() for path in op.paths if path not in ABSENT[device.type]}
+    paths = {(name, path) for name, op in kernels.OPS.items() for path in op.paths if path not in ABSENT[device.type]}
     assert {(row["op"], row["path"]) for row in measured} == paths
     for row in measured:
         assert row["seconds"] > 0 and row["forward_seconds"] > 0
@@ -74,7 +74,7 @@ def test_a_run_goes_on_from_its_rows(monkeypatch, capsys, tmp_path):
     assert whole.count(" 2,16,4,60,8,24,20 ") == 9
     lines = rows.read_text().splitlines(keepends=True)
     attention = [json.loads(line)["what"] for line in lines if "attention-laplace" in line]
-    assert attention[0]["shape"] == operators.Shape(2, 16, 4, 60, 8, 24, 20)._asdict()
+    assert attention[0]["shape"] == kernels.Shape(2, 16, 4, 60, 8, 24, 20)._asdict()
     rows.write_text("".join(lines[:-1]) + lines[-1][:40])  # killed while it wrote the last line
     measured = []
 
@@ -90,11 +90,11 @@ def test_a_run_goes_on_from_its_rows(monkeypatch, capsys, tmp_path):
 
 
 def test_chunks_are_attended_to_one_by_one():
-    shape = operators.Shape(2, 16, 4, 60, z=8, v=24, chunk=20)
-    inputs = operators.OPS["attention-softmax"].draw(shape, torch.Generator().manual_seed(1))
+    shape = kernels.Shape(2, 16, 4, 60, z=8, v=24, chunk=20)
+    inputs = kernels.OPS["attention-softmax"].draw(shape, torch.Generator().manual_seed(1))
     sizes = {"q": (6, 20, 8), "k": (6, 20, 8), "v": (6, 20, 24), "bias": (39,)}
     assert {name: tuple(tensor.shape) for name, tensor in inputs.items()} == sizes
-    assert operators.shrunk(shape, 5) == shape._replace(batch=1, length=12, chunk=4)
+    assert kernels.shrunk(shape, 5) == shape._replace(batch=1, length=12, chunk=4)
 
 
 @pytest.mark.parametrize("limit", ["seconds", "memory_mib"])

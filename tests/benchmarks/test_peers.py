@@ -1,15 +1,15 @@
-"""Language models beside other implementations of them, each in an environment of its own."""
+"""MEGALODON beside another implementation of it, each in an environment of its own."""
 
 import json
 import shlex
 from pathlib import Path
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import List, Sequence, Tuple
 
 import pytest
 import torch
 
-from fairseq_mega.lab.benchmarks import command, peers
-from fairseq_mega.lab.benchmarks.peers_worker import BUILDERS, Training, warm_up
+from fairseq_mega.lab.benchmarks import command
+from fairseq_mega.lab.benchmarks.peers_worker import Training, warm_up
 from fairseq_mega.lab.report.benchmark_tables import TABLES
 from fairseq_mega.lab.runs.results import read_result
 
@@ -27,13 +27,7 @@ def program(folder: Path, parameters: int = 2_073_792) -> Path:
 
 
 def run(*given: str) -> None:
-    command.main(["peers", "--smoke", "--peers", "megalodon-jax", *given])
-
-
-def answer_of(model: str) -> Dict[str, Any]:
-    """Return the answer of a model's process."""
-    given = ["peers", "--width", "32", "--layers", "1", "--chunk", "16", "--symbols", "40", "--repeat", "1"]
-    return peers.measure(command.parse(given), model, 2, 32)
+    command.main(["peers", "--smoke", *given])
 
 
 def test_a_model_of_ours_beside_a_peer(tmp_path, capfd):
@@ -43,6 +37,8 @@ def test_a_model_of_ours_beside_a_peer(tmp_path, capfd):
     result = read_result(file)
     scores, ours, peer = result["scores"], "megalodon, batch 2 L=32", "megalodon-jax, batch 2 L=32"
     assert scores[f"{ours} parameters"] == 2_073_792 and scores[f"{ours} memory_mib"] > 0
+    losses = result["losses"][ours]
+    assert losses == sorted(losses, reverse=True)
     assert scores[f"{peer} speed"] == 100.0 / scores[f"{ours} seconds"] > 10.0
     assert scores[f"{peer} memory"] == scores[f"{ours} memory_mib"] / 64.0
     assert result["peers"]["megalodon-jax"] == {"peer": "1.0"} and "torch" in result["peers"]["megalodon"]
@@ -66,15 +62,6 @@ def test_a_peer_that_is_not_installed_is_omitted(tmp_path, capsys):
     assert set(read_result(tmp_path / "ours.json")["peers"]) == {"megalodon"}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("model", ["mega", "megalodon"])
-def test_models_of_ours_train(model: str) -> None:
-    """The published arrangement has the parameters of ours."""
-    ours, published = map(answer_of, (model, f"{model}-published"))
-    assert ours["losses"] == sorted(ours["losses"], reverse=True) and ours["parameters"] == published["parameters"]
-    assert ours["seconds"] > 0 and ours["memory_mib"] >= 0
-
-
 @pytest.mark.parametrize("factor", [1.0, 11.0])
 def test_a_model_whose_gradients_are_wrong_is_refused(factor: float) -> None:
     x = torch.tensor([3.0, 4.0], requires_grad=True)
@@ -92,7 +79,3 @@ def test_a_model_whose_gradients_are_wrong_is_refused(factor: float) -> None:
     else:
         with pytest.raises(ValueError):
             warm_up(training)
-
-
-def test_every_model_has_a_builder():
-    assert set(BUILDERS) == {*peers.PEERS, *peers.PEERS.values()}

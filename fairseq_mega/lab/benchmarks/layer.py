@@ -1,13 +1,10 @@
 """Time and peak memory of one layer."""
 
 import argparse
-import copy
 import math
 import os
-import statistics
-import time
 from functools import partial
-from typing import Any, Callable, List
+from typing import Any, List
 from unittest import mock
 
 import torch
@@ -15,7 +12,7 @@ import torch
 from fairseq_mega.compat.processes.cpu_process import configure_process
 from fairseq_mega.lab.benchmarks import measuring
 from fairseq_mega.lab.benchmarks.command import Benchmark, add_common_options, add_numbers, chosen_of, numbers_of
-from fairseq_mega.lab.benchmarks.published import PUBLISHED, PublishedEMA
+from fairseq_mega.lab.benchmarks.kernels import dxnxl_ema
 from fairseq_mega.modules.config import MegaLayerConfig
 from fairseq_mega.modules.mega_layer import MegaLayer
 from fairseq_mega.modules.megalodon.config import MegalodonLayerConfig
@@ -31,7 +28,8 @@ MODELS = {
     "megalodon-published": "the same in the published arrangement: D x N x L powers and an FFT, attention written out",
     "explicit-transformer": "Transformer layer, attention written out (the paper's comparison)",
 }
-COMPILABLE = ("mega", "mega-chunk", "megalodon-chunk")  # our layers as they are
+WRITTEN_OUT = ("activation", "attention", "dropout", "gate", "norm", "query_key")  # in the published code
+PUBLISHED = ",".join(f"{operator}=reference" for operator in WRITTEN_OUT)  # a value of FAIRSEQ_MEGA_PATHS
 DESCRIPTION = """\
 Every measurement runs in a separate process, or in this process on a GPU, whose
 allocator counts exactly. The models:
@@ -52,12 +50,24 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_numbers(parser, embed_dim=128, hidden_dim=256, z_dim=64, n_dim=16, chunk_size=128, heads=4)
     add("--models", default=",".join(MODELS), help="models, comma separated (default: all)")
     add("--causal", action="store_true", help="MEGA: attend to past positions only")
-    add(
-        "--compile",
-        action="store_true",
-        help="time our layers with torch.compile and without it in turn, on a CPU its time",
-    )
     add_common_options(parser, repeat=5, sweeps=2, dtypes=["float32", "bfloat16", "autocast"])
+
+
+class PublishedEMA(torch.nn.Module):
+    """An EMA sub-layer of this package, MEGA's or MEGALODON's, computed in the arrangement of the published code."""
+
+    def __init__(self, ours: Any) -> None:
+        super().__init__()
+        for name, parameter in ours.named_parameters():
+            self.register_parameter(name, parameter)
+        self.bidirectional = ours.bidirectional
+
+    def forward(self, x: Any, **_: Any) -> Any:
+        """Return the outputs (B, L, D), and no state."""
+        parameters = dict(self.named_parameters())
+        skipped = x * parameters.pop("omega")
+        y = dxnxl_ema({"x": x, **parameters}, self.bidirectional) + skipped
+        return y if "theta" in parameters else torch.nn.functional.silu(y), None
 
 
 class ExplicitAttention(torch.nn.Module):
@@ -130,39 +140,7 @@ def measure(arguments: argparse.Namespace, model: str, length: int) -> measuring
         step(build(model, 64, arguments).to(device, dtype), torch.randn(2, 64, arguments.embed_dim).to(device, dtype))
         layer = build(model, length, arguments).to(device, dtype)
         x = torch.randn(arguments.tokens // length, length, arguments.embed_dim).to(device, dtype).requires_grad_()
-        if arguments.compile:
-            return measure_compiled(step, layer, x, arguments.repeat)
         return measuring.time_and_memory(lambda: step(layer, x), arguments.repeat, device)
-
-
-def measure_compiled(step: Callable[[Any, Any], None], layer: Any, x: Any, repeat: int) -> measuring.Figures:
-    """Measure a step of a layer that torch.compile compiles, and of the layer itself, in turn.
-
-    Returns:
-        Median seconds (of the processor, on a CPU), their ratio as ``speed``, those of the first step, graphs and graph
-        breaks.
-    """
-    from torch._dynamo.utils import counters  # imports the compiler
-
-    compiled, clock = copy.deepcopy(layer), time.process_time if x.device.type == "cpu" else time.perf_counter
-    compiled.compile(dynamic=True)  # as --compile of fairseq-mega-train does
-    counters.clear()
-    start = clock()
-    step(compiled, x)
-    first = clock() - start
-    seconds: List[List[float]] = [
-        [measuring.median_seconds(partial(step, one, x), 1, x.device, clock) for one in (compiled, layer)]
-        for _ in range(repeat)
-    ]
-    ours, eager = map(statistics.median, zip(*seconds))
-    return {
-        "seconds": ours,
-        "eager_seconds": eager,
-        "speed": eager / ours,
-        "first_seconds": first,
-        "graphs": counters["stats"]["unique_graphs"],
-        "graph_breaks": sum(counters["graph_break"].values()),
-    }
 
 
 def cases(arguments: argparse.Namespace) -> List[measuring.Case]:
@@ -171,14 +149,13 @@ def cases(arguments: argparse.Namespace) -> List[measuring.Case]:
     if arguments.tokens < max(lengths):
         raise ValueError(f"--tokens {arguments.tokens}: give at least the longest of --lengths {arguments.lengths}")
     chosen = chosen_of(arguments.models, "--models", list(MODELS))
-    known = COMPILABLE if arguments.compile else tuple(MODELS)
-    models = [model for model in known if model in chosen]
+    models = [model for model in MODELS if model in chosen]
     return [
         measuring.Case(
             f"{model} L={length}",
             {"model": model, "length": length},
             items=arguments.tokens // length * length,
-            against="" if arguments.compile else f"{models[0]} L={length}",
+            against=f"{models[0]} L={length}",
         )
         for length in sorted(lengths)
         for model in models

@@ -1,4 +1,4 @@
-"""Training speed and peak memory of language models compared with other implementations of the same models."""
+"""Training speed and peak memory of MEGALODON compared with megalodon-jax."""
 
 import argparse
 import json
@@ -10,18 +10,15 @@ from pathlib import Path
 from typing import Dict, List
 
 from fairseq_mega.lab.benchmarks import measuring
-from fairseq_mega.lab.benchmarks.command import Benchmark, add_common_options, add_numbers, chosen_of
+from fairseq_mega.lab.benchmarks.command import Benchmark, add_common_options, add_numbers
 
-INSTALLED = "megalodon-jax"  # perhaps in an environment of its own
-# Each peer with our model that it is measured beside.
-PEERS = {INSTALLED: "megalodon", "megalodon-published": "megalodon", "mega-published": "mega"}
+OURS, PEER = "megalodon", "megalodon-jax"
 DESCRIPTION = """\
-A forward and backward pass in float32 over the same random tokens, on a CPU; without optimizer: megalodon-jax has
-none. Every model runs in a separate process, in the environment of its package, once in each of the --sweeps. Peak
-memory is counted on top of the model and its compiled program. Parameters differ by at most one percent. First, two
-steps down the gradients must lower the loss by as much as the gradients predict. A peer that is not installed is
-skipped. "speed" and "memory" of a peer are those of ours, relative to the peer. Beside megalodon are megalodon-jax,
-MEGALODON compiled by XLA, and our model in the published arrangement, as in that of a layer; beside mega the latter.
+A forward and backward pass of MEGALODON in float32 over random tokens, ours and megalodon-jax's, which XLA compiles; on
+a CPU, without an optimizer: megalodon-jax has none. Each model runs in a separate process, in the environment of its
+package, once in each of the --sweeps. Peak memory is counted on top of the model and its compiled program. Parameters
+differ by at most one percent. First, two steps down the gradients must lower the loss by as much as the gradients
+predict. megalodon-jax is skipped if it is not installed. Its "speed" and "memory" are those of ours, relative to it.
 """
 SMOKE = ("--shapes=2x32", "--layers=1", "--chunk=16", "--repeat=1", "--sweeps=1")
 SIZES = ("width", "layers", "chunk", "symbols", "threads", "repeat")  # options that a model's process reads
@@ -33,10 +30,9 @@ KEEP_FREED_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**6
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``peers``."""
     add = parser.add_argument
-    add("--peers", default=",".join(PEERS), help=f"peers, comma separated, of: {', '.join(PEERS)} (default: all)")
-    python = f"Python of the environment of {INSTALLED} (default: this Python)"
-    add("--python", metavar=f"{INSTALLED}=PATH", help=python)
-    keep = "make glibc keep freed memory in peers, too, as fairseq-mega-train does"
+    python = f"Python of the environment of {PEER} (default: this Python)"
+    add("--python", metavar=f"{PEER}=PATH", help=python)
+    keep = "make glibc keep freed memory in the peer, too, as fairseq-mega-train does"
     add("--keep-freed-memory", action="store_true", help=keep)
     add("--shapes", default="2x512,8x512,1x4096", help="batch x length, comma separated (default: %(default)s)")
     add_numbers(parser, width=384, layers=6, chunk=512, symbols=260)
@@ -49,11 +45,11 @@ def measure(arguments: argparse.Namespace, model: str, batch: int, length: int) 
     Raises:
         ValueError: if the process failed; its messages are on stderr.
     """
-    python = arguments.python.partition("=")[2] if arguments.python and model == INSTALLED else sys.executable
+    python = arguments.python.partition("=")[2] if arguments.python and model == PEER else sys.executable
     sizes = {name: getattr(arguments, name) for name in SIZES}
     settings = {**sizes, "model": model, "batch": batch, "length": length}
     environment = {**os.environ, "OMP_NUM_THREADS": str(arguments.threads)}
-    if arguments.keep_freed_memory and model in PEERS:  # ours sets them itself
+    if arguments.keep_freed_memory and model == PEER:  # ours sets them itself
         environment.update(KEEP_FREED_MEMORY)
     given = [python, str(WORKER), json.dumps(settings)]
     done = subprocess.run(given, stdout=subprocess.PIPE, text=True, env=environment)
@@ -63,26 +59,26 @@ def measure(arguments: argparse.Namespace, model: str, batch: int, length: int) 
 
 
 def cases(arguments: argparse.Namespace) -> List[measuring.Case]:
-    """Return a case for each shape and model of ours, followed by its peers."""
-    chosen = chosen_of(arguments.peers, "--peers", list(PEERS))
-    found = []
-    for batch, length in (map(int, shape.split("x")) for shape in arguments.shapes.split(",")):
-        of_shape = f", batch {batch} L={length}"
-        for ours in dict.fromkeys(PEERS[peer] for peer in chosen):
-            for name in (ours, *(peer for peer in chosen if PEERS[peer] == ours)):
-                what = {"model": name, "batch": batch, "length": length}
-                against = "" if name == ours else ours + of_shape
-                found.append(measuring.Case(name + of_shape, what, items=batch * length, against=against))
-    return found
+    """Return a case for each shape and model, the peer beside ours."""
+    return [
+        measuring.Case(
+            f"{name}, batch {batch} L={length}",
+            {"model": name, "batch": batch, "length": length},
+            items=batch * length,
+            against=f"{OURS}, batch {batch} L={length}" if name == PEER else "",
+        )
+        for batch, length in (map(int, shape.split("x")) for shape in arguments.shapes.split(","))
+        for name in (OURS, PEER)
+    ]
 
 
 def finish(
     arguments: argparse.Namespace, cases: List[measuring.Case], found: Dict[str, measuring.Figures]
 ) -> measuring.Figures:
-    """Return the versions and losses of the models; ``speed`` and ``memory`` become those of ours beside a peer.
+    """Return the versions and losses of the models; ``speed`` and ``memory`` become those of ours beside the peer.
 
     Raises:
-        ValueError: if a peer has more or fewer parameters than our model.
+        ValueError: if the peer has more or fewer parameters than our model.
     """
     del arguments.python  # the paths of one machine; the versions are recorded
     versions, losses = {}, {}

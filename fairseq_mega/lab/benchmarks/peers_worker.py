@@ -44,23 +44,16 @@ def tokens_of(sizes: Sizes) -> List[List[int]]:
 
 
 def ours(sizes: Sizes) -> Training:
-    """MEGA or MEGALODON of this package; a name that ends in "-published" selects the published arrangement."""
+    """MEGALODON of this package."""
     import torch
 
     from fairseq_mega.compat.processes.cpu_process import configure_process
     from fairseq_mega.lab.benchmarks import models
-    from fairseq_mega.lab.benchmarks.published import PUBLISHED, PublishedEMA
-    from fairseq_mega.ops.common.dispatch import VARIABLE
 
     configure_process()  # as fairseq-mega-train does
     torch.set_num_threads(sizes["threads"])
-    name, published, _ = sizes["model"].partition("-published")
     built = {key: sizes[key] for key in ("width", "layers", "chunk")}
-    model = models.build(name, vocab_size=sizes["symbols"], longest=sizes["length"], tied=False, **built).train()
-    if published:
-        os.environ[VARIABLE] = PUBLISHED
-        for layer in model.decoder.layers:
-            layer.attention.ema = PublishedEMA(layer.attention.ema)
+    model = models.build("megalodon", vocab_size=sizes["symbols"], longest=sizes["length"], tied=False, **built).train()
     tokens, parameters = torch.tensor(tokens_of(sizes)), list(model.parameters())
 
     def gradients_of(tokens: Any) -> Tuple[float, Sequence[Any]]:
@@ -117,10 +110,7 @@ def megalodon_jax(sizes: Sizes) -> Training:
     return Training(count, gradients, descend, ["megalodon-jax", "jax", "jaxlib", "equinox"])
 
 
-BUILDERS: Dict[str, Callable[[Sizes], Training]] = {
-    **dict.fromkeys(("mega", "mega-published", "megalodon", "megalodon-published"), ours),
-    "megalodon-jax": megalodon_jax,
-}
+BUILDERS: Dict[str, Callable[[Sizes], Training]] = {"megalodon": ours, "megalodon-jax": megalodon_jax}
 
 
 def resident_mib(field: str) -> float:
