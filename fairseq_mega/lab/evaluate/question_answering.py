@@ -10,6 +10,9 @@ come first. A document is read chunk by chunk, in constant memory, and is never 
 scored by the F1 of words, QMSum by the geometric mean of ROUGE-1, 2 and L, against the best of the references, in
 percent. The scores are written to --output as JSON, and each answer at once to a file beside it: the same command
 continues an interrupted run.
+
+The tasks scrolls_* of lm-evaluation-harness give other scores: they ask with "Question:" and "Answer:" behind an empty
+line, join all references in a worked example, and load metrics and data from a hub.
 """
 
 import argparse

@@ -11,7 +11,7 @@ from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.report.alike import PRECISIONS, Contents, check_alike, report_of, scores_of
 from fairseq_mega.lab.report.numbers import FORMS, pivot
 from fairseq_mega.lab.report.papers import PAPER_TABLES
-from fairseq_mega.lab.runs.plotting import Line, Panel, height_limits, look
+from fairseq_mega.lab.runs.plotting import Line, Panel, look
 from fairseq_mega.lab.runs.report import other_settings
 from fairseq_mega.lab.runs.results import Result, read_files, read_result, read_results, with_changes
 from fairseq_mega.lab.runs.text_tables import Table
@@ -72,7 +72,8 @@ def classifier_panels(results: Sequence[Result]) -> List[Panel]:
 
 def training_panels(results: Sequence[Result]) -> List[Panel]:
     """Return validation accuracies over updates, and over hours where they were recorded."""
-    limits = height_limits([point["accuracy"] for result in results for point in result["curve"]])
+    heights = [point["accuracy"] for result in results for point in result["curve"]]
+    limits = {"ylim": (min(heights) - 2, max(heights) + 2)}
     panels = []
     for key, label in {"updates": "updates", "hours": "hours of training"}.items():
         lines = []

@@ -1,14 +1,13 @@
 """Matplotlib without a screen, with one style for all pictures: panels of curves, and figures saved to files.
 
-Curves differ in colour, dashes and markers, and so can be distinguished in grey and by colour-blind readers. A legend
-stands below its axes, where it covers no curve.
+Curves differ in colour, dashes and markers, and so can be distinguished in grey and by colour-blind readers. One legend
+stands below all panels, where it covers no curve; a name has one look in all of them.
 """
 
 import math
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-INK, FAINT = "#22272e", "#d5d9df"
 COLOURS = ("#08306b", "#d55e00", "#56b4e9", "#00664b", "#cc79a7", "#7f7f7f")  # neighbours differ in grey, too
 DASHES: Tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (5, 1.5, 1, 1.5)), (0, (1.5, 1.2)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")  # a length without a common factor with the colours'
@@ -27,21 +26,12 @@ STYLE: Dict[Any, Any] = {  # matplotlib's rcParams
     "axes.spines.right": False,
     "axes.axisbelow": True,
     "axes.formatter.useoffset": False,
-    "axes.edgecolor": INK,
-    "axes.labelcolor": INK,
-    "axes.titlecolor": INK,
-    "text.color": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "grid.color": FAINT,
+    "grid.color": "#d5d9df",
     "grid.linewidth": 0.6,
     "savefig.dpi": 120,
-    "savefig.facecolor": "white",
 }
 SIZES = {1: (5.0, 3.3), 2: (4.4, 3.1), 3: (3.6, 2.7)}  # width and height of a panel in inches, by panels of a row
-ROW = 0.18  # inches of a row of a legend
-BELOW = 33  # points from the axes to a legend below them, past ticks and label
-PAD = 0.06  # inches around a legend
+ROW, MARK, LETTER = 0.18, 0.75, 0.062  # inches of a legend: height of a row, width of a curve and, at most, of a letter
 FEW = 20  # points with a marker each; of more points only some have a marker
 MARKED = 8  # markers of a curve of many points
 PIXEL_COLOURS = 256  # colours of a small picture: the most of a PNG with a palette
@@ -50,7 +40,7 @@ PIXEL_COLOURS = 256  # colours of a small picture: the most of a PNG with a pale
 class Line(NamedTuple):
     """A curve: its points, its name in the legend, options of ``Axes.plot``, and x, lower and upper end of a band.
 
-    Options that are not passed come from :func:`look`, by the curve's place in the panel.
+    Options that are not passed come from :func:`look`, by the place of the name in the legend.
     """
 
     points: Sequence[Tuple[float, float]]
@@ -66,12 +56,6 @@ class Panel(NamedTuple):
     axes: Mapping[str, Any]  # options of ``Axes.set``: labels, limits and scales
     ticks: Optional[Sequence[str]] = None  # names of the places 0, 1, ... of the horizontal axis; None for numbers.
     base: Optional[int] = None  # of a logarithmic horizontal axis whose ticks are powers of another number than ten
-
-
-def height_limits(heights: Sequence[float]) -> Dict[str, Tuple[float, float]]:
-    """Return limits of the vertical axis a twentieth beyond all heights, as an option of ``Axes.set``."""
-    margin = 0.05 * (max(heights) - min(heights))
-    return {"ylim": (min(heights) - margin, max(heights) + margin)}
 
 
 def look(number: int) -> Dict[str, Any]:
@@ -93,88 +77,53 @@ def draw_panels(panels: Sequence[Panel], output: Path, columns: int = 3, source:
         SystemExit: without matplotlib.
     """
     columns = min(columns, len(panels))
-    width, height = SIZES[columns]
-    names = [list(dict.fromkeys(line.name for line in panel.lines if line.name)) for panel in panels]
-    most = max(names, key=len)
-    shared = len(panels) > 1 and all(set(own) <= set(most) for own in names)
-    width = max(width, *(0.0 if shared else _name_width(own) for own in names))
-    in_panels = [0.0 if shared else _legend_height(own, width) for own in names]
-    of_rows = [max(in_panels[first : first + columns]) for first in range(0, len(panels), columns)]
-    below = _legend_height(most, width * columns) if shared else 0.0
-    size = (width * columns, height * len(of_rows) + sum(of_rows) + below)
-    figure, places = load_pyplot().subplots(len(of_rows), columns, figsize=size, squeeze=False)
-    for place, panel, own in zip(places.flat, panels, names):
-        _draw_panel(place, panel)
-        if own and not shared:
-            _add_legend(place, own, width)
+    width, height = (size * number for size, number in zip(SIZES[columns], (columns, math.ceil(len(panels) / columns))))
+    names = list(dict.fromkeys(line.name for panel in panels for line in panel.lines if line.name))
+    in_row = max(1, min(len(names), int(width / (MARK + LETTER * max(map(len, names), default=0)))))
+    below = ROW * math.ceil(len(names) / in_row)
+    grid = {"figsize": (width, height + below), "squeeze": False}
+    figure, places = load_pyplot().subplots(math.ceil(len(panels) / columns), columns, **grid)
     for place in places.flat[len(panels) :]:
         place.set_visible(False)
-    if below:
-        handles, labels = _handles(places.flat[names.index(most)])
-        figure.legend(handles, labels, loc="lower center", ncols=_columns(most, width * columns))
-    figure.tight_layout(rect=(0, below / size[1], 1, 1))
+    handles: Dict[str, Any] = {}
+    for place, panel in zip(places.flat, panels):
+        for number, line in enumerate(panel.lines):
+            drawn = _draw_line(place, line, names.index(line.name) if line.name else number, number / len(panel.lines))
+            handles.setdefault(line.name or "", drawn)
+        _finish_axes(place, panel)
+    figure.legend([handles[name] for name in names], names, loc="lower center", ncols=in_row)
+    figure.tight_layout(rect=(0, below / (height + below), 1, 1))
     save(figure, output, source)
 
 
-def _draw_panel(place: Any, panel: Panel) -> None:
-    for number, line in enumerate(panel.lines):
-        x, y = [x for x, _ in line.points], [y for _, y in line.points]
-        step = 1 if len(x) <= FEW else len(x) // MARKED
-        marked = (number * step // len(panel.lines), step)
-        (drawn,) = place.plot(x, y, label=line.name, **{"markevery": marked, **look(number), **line.style})
-        if line.band:
-            place.fill_between(*zip(*line.band), color=drawn.get_color(), alpha=0.25, linewidth=0)
+def _draw_line(place: Any, line: Line, number: int, shift: float) -> Any:
+    """Draw a curve with the look of a number; ``shift`` is the share of an interval by which its markers are moved."""
+    x, y = [x for x, _ in line.points], [y for _, y in line.points]
+    step = 1 if len(x) <= FEW else len(x) // MARKED
+    (drawn,) = place.plot(x, y, **{"markevery": (int(step * shift), step), **look(number), **line.style})
+    if line.band:
+        place.fill_between(*zip(*line.band), color=drawn.get_color(), alpha=0.25, linewidth=0)
+    return drawn
+
+
+def _finish_axes(place: Any, panel: Panel) -> None:
+    """Set labels, scales and plain numbers at the ticks; a logarithmic axis of less than three decades has more."""
     place.set(**panel.axes)
     if panel.base is not None:
         place.set_xscale("log", base=panel.base)
     for axis in (place.xaxis, place.yaxis):
-        _number_ticks(axis)
+        low, high = axis.get_view_interval()
+        if high >= 1000 or axis.get_scale() != "linear":
+            axis.set_major_formatter("{x:,.12g}")
+        if axis.get_scale() == "log":
+            if high < 1000 * low and axis.get_transform().base == 10:
+                from matplotlib.ticker import LogLocator
+
+                axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axis.set_minor_formatter("")
     if panel.ticks is not None:
         place.set_xticks(range(len(panel.ticks)), panel.ticks)
     place.grid(True)
-
-
-def _number_ticks(axis: Any) -> None:
-    """Write plain numbers at the ticks, and at a logarithmic axis of less than three decades more of them."""
-    low, high = axis.get_view_interval()
-    if high >= 1000 or axis.get_scale() != "linear":
-        axis.set_major_formatter("{x:,.12g}")
-    if axis.get_scale() == "log":
-        if high < 1000 * low and axis.get_transform().base == 10:
-            from matplotlib.ticker import LogLocator
-
-            axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axis.set_minor_formatter("")
-
-
-def _handles(place: Any) -> Tuple[List[Any], List[str]]:
-    """Return a curve for each name of a panel, and the names."""
-    found: Dict[str, Any] = {}
-    for handle, name in zip(*place.get_legend_handles_labels()):
-        found.setdefault(name, handle)
-    return list(found.values()), list(found)
-
-
-def _add_legend(place: Any, names: Sequence[str], width: float) -> None:
-    from matplotlib.transforms import ScaledTranslation
-
-    lower = place.transAxes + ScaledTranslation(0, -BELOW / 72, place.figure.dpi_scale_trans)
-    where = {"loc": "upper center", "bbox_to_anchor": (0.5, 0), "bbox_transform": lower, "borderaxespad": 0}
-    place.legend(*_handles(place), ncols=_columns(names, width), **where)
-
-
-def _columns(names: Sequence[str], width: float) -> int:
-    """Return the columns of a legend in a width in inches."""
-    return max(1, min(len(names), int(width / _name_width(names))))
-
-
-def _name_width(names: Sequence[str]) -> float:
-    """Return the inches of a column of a legend, whose letters are this wide at most in the mean."""
-    return 0.75 + 0.062 * max(map(len, names), default=0)
-
-
-def _legend_height(names: Sequence[str], width: float) -> float:
-    return ROW * math.ceil(len(names) / _columns(names, width)) + PAD if names else 0.0
 
 
 def load_pyplot() -> Any:
@@ -194,22 +143,17 @@ def save(figure: Any, output: Path, source: Optional[str] = None) -> None:
     """Save a figure to an image file, whose folder is created if needed, and close it.
 
     Args:
-        source: digest of the results of a PNG that is kept beside them; it is written into the file, which is made
-            small.
+        source: digest of the results of a PNG that is kept beside them; it is written into the file, whose colours are
+            reduced to few.
     """
     output.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(output)
     load_pyplot().close(figure)
     if source is not None:
-        make_small(output, source)
+        from PIL import Image, PngImagePlugin  # a requirement of matplotlib, too
 
-
-def make_small(image: Path, source: str) -> None:
-    """Reduce a PNG to few colours, and write the digest of its source into it."""
-    from PIL import Image, PngImagePlugin  # a requirement of matplotlib, too
-
-    notes = PngImagePlugin.PngInfo()
-    notes.add_text("source", source)
-    with Image.open(image) as picture:
-        small = picture.convert("RGB").quantize(PIXEL_COLOURS)
-    small.save(image, optimize=True, pnginfo=notes)
+        notes = PngImagePlugin.PngInfo()
+        notes.add_text("source", source)
+        with Image.open(output) as picture:
+            small = picture.convert("RGB").quantize(PIXEL_COLOURS)
+        small.save(output, optimize=True, pnginfo=notes)
