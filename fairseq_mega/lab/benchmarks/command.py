@@ -14,7 +14,7 @@ from fairseq_mega.lab.runs.options import flag
 BENCHMARKS = {
     "layer": "Time and peak memory of one MEGA layer against a Transformer layer of the same width, forward and "
     "backward.",
-    "kernels": "Time and peak memory of every path of the operators: EMA, attention, linear maps, timestep norm; "
+    "kernels": "Time and peak memory of every path of the operators: EMA, attention, timestep norm; "
     "forward and backward.",
     "decoding": "Speed of decoding at several positions of a text: MEGA's language model and fairseq's transformer_lm.",
     "lm-length": "Training speed and peak memory of language models over the length of their blocks, with and without "

@@ -13,7 +13,6 @@ from fairseq_mega.lab.benchmarks.command import Benchmark, add_common_options, c
 from fairseq_mega.ops.attention import attention
 from fairseq_mega.ops.ema import complex_ema_coefficients, damped_ema, ema_coefficients
 from fairseq_mega.ops.ema.coefficients import compute_dtype
-from fairseq_mega.ops.linear import linear
 from fairseq_mega.ops.timestep_norm import timestep_norm
 
 DESCRIPTION = """\
@@ -185,28 +184,6 @@ def attention_op(title: str, function: str, biased: bool) -> Op:
     )
 
 
-def linear_op() -> Op:
-    """A map from the model's width to the values' width: its product, and the two products of its gradients."""
-
-    def draw(shape: Shape, generator: torch.Generator) -> Inputs:
-        inputs, outputs = shape.width, shape.values_width
-        return {
-            "x": normal(generator, shape.batch, shape.length, inputs),
-            "weight": normal(generator, outputs, inputs) * inputs**-0.5,
-            "bias": 0.1 * normal(generator, outputs),
-        }
-
-    def run(path: str, inputs: Inputs, _: Shape) -> Tensor:
-        return linear(inputs["x"], inputs["weight"], inputs["bias"], path=path)
-
-    return Op(
-        title="linear map",
-        draw=draw,
-        paths={"native": partial(run, "native"), "torch": partial(run, "reference")},
-        baseline="torch",
-    )
-
-
 def norm_op() -> Op:
     """The timestep norm, from a fresh state."""
 
@@ -232,7 +209,6 @@ OPS: Dict[str, Op] = {
     "attention": attention_op("attention, softmax, equal widths", "softmax", biased=False),
     "attention-softmax": attention_op("attention, softmax with relative bias", "softmax", biased=True),
     "attention-laplace": attention_op("attention, laplace with relative bias", "laplace", biased=True),
-    "linear": linear_op(),
     "timestep-norm": norm_op(),
 }
 LM_OPS = ["ema", "attention-softmax", "timestep-norm"]

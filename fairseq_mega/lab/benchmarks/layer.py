@@ -4,7 +4,7 @@ import argparse
 import math
 import os
 from functools import partial
-from typing import Any, List
+from typing import Any, Dict, List
 from unittest import mock
 
 import torch
@@ -26,7 +26,6 @@ MODELS = {
     "published-chunk": "the same in the published arrangement: D x N x L powers and an FFT, attention written out",
     "megalodon-chunk": "MEGALODON layer, causal, attention in chunks",
     "megalodon-published": "the same in the published arrangement: D x N x L powers and an FFT, attention written out",
-    "explicit-transformer": "Transformer layer, attention written out (the paper's comparison)",
 }
 WRITTEN_OUT = ("activation", "attention", "dropout", "gate", "norm", "query_key")  # in the published code
 PUBLISHED = ",".join(f"{operator}=reference" for operator in WRITTEN_OUT)  # a value of FAIRSEQ_MEGA_PATHS
@@ -70,34 +69,12 @@ class PublishedEMA(torch.nn.Module):
         return y if "theta" in parameters else torch.nn.functional.silu(y), None
 
 
-class ExplicitAttention(torch.nn.Module):
-    """Torch's multi-head attention with explicit weights, one matrix per head."""
-
-    batch_first = True
-
-    def __init__(self, fused: Any) -> None:
-        super().__init__()
-        self.fused = fused
-
-    def forward(self, x: Any, *_: Any, **__: Any) -> Any:
-        """Return the outputs (B, L, D), and no weights."""
-        fused = self.fused
-        projected = torch.nn.functional.linear(x, fused.in_proj_weight, fused.in_proj_bias)
-        q, k, v = (part.unflatten(-1, (fused.num_heads, -1)).transpose(1, 2) for part in projected.chunk(3, dim=-1))
-        weights = torch.softmax(q @ k.transpose(-2, -1) * q.size(-1) ** -0.5, dim=-1)
-        return fused.out_proj((weights @ v).transpose(1, 2).flatten(2)), None
-
-
 def build(model: str, length: int, arguments: argparse.Namespace) -> Any:
     """Build the measured layer, in training mode without dropout."""
     d = arguments.embed_dim
-    if model in ("transformer", "explicit-transformer"):
-        layer = torch.nn.TransformerEncoderLayer(
-            d, arguments.heads, 4 * d, dropout=0.0, activation="gelu", batch_first=True, norm_first=True
-        )
-        if model == "explicit-transformer":
-            layer.self_attn = ExplicitAttention(layer.self_attn)  # type: ignore[assignment]
-        return layer
+    if model == "transformer":
+        options: Dict[str, Any] = {"dropout": 0.0, "activation": "gelu", "batch_first": True, "norm_first": True}
+        return torch.nn.TransformerEncoderLayer(d, arguments.heads, 4 * d, **options)
     sizes = {
         "embed_dim": d,
         "hidden_dim": arguments.hidden_dim,
