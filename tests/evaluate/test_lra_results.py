@@ -123,7 +123,7 @@ def test_train_and_test_in_process(tmp_path: Path) -> None:
     assert "fairseq-mega-validate failed" in output.getvalue()
     result = read_result(tmp_path / "x.json")
     (test_line,) = re.findall(r"x: test accuracy ([\d.]+) % \((\d+) of 29\)", output.getvalue())
-    assert f"{result['scores']['test_accuracy']:.2f}" == test_line[0]
+    assert f"{result['scores']['test_accuracy']:.2f}" == test_line[0] == f"{100 * result['correct'] / 29:.2f}"
     assert "test_correct" not in output.getvalue()
     assert f'"{result["correct"]} of 29"' in (tmp_path / "test.log").read_text()
     assert result["correct"] == int(test_line[1]) and result["examples"] == lra_data.SIZES["test"]

@@ -6,8 +6,10 @@ from typing import Any, Dict, List, Tuple
 import pytest
 
 from fairseq_mega.lab.evaluate.lra_runs import chance_of, stuck
+from fairseq_mega.lab.report.alike import check_alike
 from fairseq_mega.lab.report.command import main
 from fairseq_mega.lab.report.papers import PAPER_TABLES
+from fairseq_mega.lab.runs.results import ResultError, make_result
 from fairseq_mega.lab.runs.text_tables import FORMATS, Table
 from tests.report.synthetic import classifier, put
 
@@ -96,3 +98,15 @@ def test_forms_of_a_table() -> None:
     table = Table(["name", "a|b"], [["one, two", "1"], ["three", ""]])
     assert FORMATS["markdown"](table) == "| name | a\\|b |\n|---|---|\n| one, two | 1 |\n| three |  |"
     assert FORMATS["terminal"](table) == "name      a|b\none, two    1\nthree"
+
+
+@pytest.mark.parametrize("name", ["conditions", "data_digest", "training_digest", "evaluation", "lr"])
+def test_results_of_other_settings_are_of_no_cell_together(name: str) -> None:
+    settings = {"recipe": "mega/table2/text/mega", "task": "text", "model": "mega"}
+    results = [
+        make_result("lra", "x", {"test_accuracy": 1.0}, 1, "c", seed, {**settings, name: value})
+        for seed, value in ((1, "a"), (2, "a"), (3, "b"))
+    ]
+    check_alike({Path("1"): results[0], Path("2"): results[1]})
+    with pytest.raises(ResultError, match="different settings"):
+        check_alike({Path("1"): results[0], Path("3"): results[2]})
