@@ -66,7 +66,7 @@ def test_tests_pass_in_a_clone(clone: Path, tmp_path: Path) -> None:
     assert " passed" in done.stdout
 
 
-@pytest.mark.parametrize("script", ["quickstart.sh", "prepare_gcide.sh", "mega_table2_lra.sh"])
+@pytest.mark.parametrize("script", ["quickstart.sh", "mega_table2_lra.sh"])
 def test_options_are_read_before_anything_is_installed(script: str, tmp_path: Path) -> None:
     """By a Python without packages, as on a machine that has nothing; one script of each kind."""
     python = tmp_path / "bin" / "python"

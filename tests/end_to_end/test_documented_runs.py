@@ -9,7 +9,6 @@ from typing import Callable, Dict, List
 
 import pytest
 
-from fairseq_mega.lab.prepare import command as preparing
 from fairseq_mega.lab.prepare import toy_data
 from tests.support import documented_commands as documents
 from tests.support import helpers, in_process, tiny_images
@@ -59,10 +58,7 @@ def execute(line: str, stdin: str = "") -> str:
     command = Command("", tuple(words))
     module = documents.module_of(command)[0]
     with helpers.captured_output(stdin) as output:
-        if documents.script_of(command) == "prepare_text_lm.sh":
-            done = in_process.call(preparing.main, "text-lm", *words[2:])
-            status, errors = done.returncode, done.stderr
-        elif "--list" in words and documents.script_of(command):
+        if "--list" in words and documents.script_of(command):
             done = in_process.reproduce(documents.script_of(command), *words[2:])
             print(done.stdout)
             status, errors = done.returncode, done.stderr

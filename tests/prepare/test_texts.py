@@ -2,19 +2,24 @@
 
 import hashlib
 import json
+import os
+import zipfile
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Sequence
 
 import pytest
 from fairseq.data import Dictionary
 
 from fairseq_mega.data.text_units import text_unit
-from fairseq_mega.lab.prepare import download, toy_data
+from fairseq_mega.lab.prepare import binarised, download, toy_data
 from fairseq_mega.lab.prepare.archives import Archive
 from fairseq_mega.lab.prepare.language_modeling.splitting import Cut, split_text
 from fairseq_mega.lab.prepare.language_modeling.texts import CORPORA, count, obtain_corpus
 from fairseq_mega.lab.prepare.progress import SPLITS
 from tests.support import helpers
+from tests.support.in_process import in_process  # noqa: F401
+from tests.support.prepare_runs import prepare, refusal, source_of
 
 UNREACHABLE = "http://127.0.0.1:1/folder"
 
@@ -47,14 +52,15 @@ def test_an_archive_of_ones_own_is_unpacked_and_recorded(small: Path) -> None:
 
 
 def test_something_else_than_enwik8_is_refused(small: Path) -> None:
-    """An unpacked text is accepted in place of the archive."""
-    path = small / "copy"
-    path.write_bytes(toy_data.running_text())
-    assert list(obtain_corpus(CORPORA["enwik8"], small / "raw", path)) == [path.name]
-    for content in (b"<html>moved</html>", bytes(toy_data.SIZE)):
-        path.write_bytes(content)
-        with pytest.raises(download.DownloadError, match="enwik8: expected "):
-            obtain_corpus(CORPORA["enwik8"], small / "raw", path)
+    path = small / "enwik8.zip"
+    for content, said in ((toy_data.running_text(), ""), (bytes(toy_data.SIZE), "enwik8: expected MD5")):
+        with zipfile.ZipFile(path, "w") as packed:
+            packed.writestr("enwik8", content)
+        with pytest.raises(download.DownloadError, match=said) if said else nullcontext():
+            assert list(obtain_corpus(CORPORA["enwik8"], small / "raw", path)) == [path.name]
+    path.write_bytes(b"<html>moved</html>")
+    with pytest.raises(download.DownloadError, match="cannot be unpacked"):
+        obtain_corpus(CORPORA["enwik8"], small / "raw", path)
 
 
 def cut(unit: str, train: Path, output: Path, **options: Any) -> Dict[str, Any]:
@@ -123,3 +129,53 @@ def test_sizes_cut_in_the_middle_of_a_line_and_count_one_end_more(tmp_path: Path
     found = cut("bytes", path, tmp_path / "text", sizes=(6, 2, 2))["splits"]
     assert [found[split]["tokens"] for split in SPLITS] == [6, 3, 2]
     assert (tmp_path / "text" / "train").read_text().split() == ["97", "98", "99", "100"]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("in_process")
+def test_an_interrupted_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of an interrupted binarisation do no harm and do not count as done; the text is not cut again."""
+    binarise, out, whole = binarised.run_command, tmp_path / "out", tmp_path / "whole"
+
+    def interrupt(words: Sequence[str], *others: Any, **more: Any) -> None:
+        half = Path(words[words.index("--destdir") + 1])
+        half.mkdir(parents=True)
+        (half / "test.bin").write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(binarised, "run_command", interrupt)
+    assert prepare("gcide", "--out", out, "--smoke").status == 130
+    assert not (out / "data-bin").exists()
+    assert "blocks was 20 and is 4 now" in refusal("gcide", "--out", out, "--smoke", "--blocks", 4)
+    monkeypatch.setattr(binarised, "run_command", binarise)
+    assert "text: done before" in prepare("gcide", "--out", out, "--smoke", "--workers", 3).succeeded().output
+    prepare("gcide", "--out", whole, "--smoke").succeeded()
+    found, want = ({**source_of(folder)["files"], "data-bin/preprocess.log": None} for folder in (out, whole))
+    assert found == want and not (out / "unfinished").exists()
+    for split, share in (("train", 0.9), ("valid", 0.05), ("test", 0.05)):
+        assert abs(source_of(out)["splits"][split]["bytes"] / toy_data.SIZE - share) < 0.03
+
+
+UNPACK = """case $1 in
+  -x) grep -q package "$2"; mkdir -p "$3"; cp -r '{}/usr' "$3" ;;
+  -f) echo 0.48-test ;;
+esac"""
+
+
+@pytest.mark.usefixtures("in_process")
+def test_gcide_is_read_from_the_fetched_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By stand-ins of apt-get, which fetches, and of dpkg-deb, which unpacks, a small dict-gcide."""
+    toy_data.gcide(tmp_path)
+    (tmp_path / "bin").mkdir()
+    for name, body in (
+        ("apt-get", 'for last; do :; done; [ "$last" = dict-gcide ]; echo package >dict-gcide_9_all.deb'),
+        ("dpkg-deb", UNPACK.format(tmp_path)),
+    ):
+        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\nset -eu\n{body}\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    assert "no line is left" in refusal("gcide", "--out", tmp_path / "out", "--limit", 1)
+    prepare("gcide", "--out", tmp_path / "out").succeeded()
+    card = source_of(tmp_path / "out")
+    assert sum(split["bytes"] for split in card["splits"].values()) == toy_data.SIZE
+    assert card["inputs"]["dict-gcide_9_all.deb"]["version"] == "0.48-test"

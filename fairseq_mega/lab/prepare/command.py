@@ -17,7 +17,6 @@ from typing import Any, Dict, Optional, Sequence, Tuple
 from fairseq_mega.cli.usage import Parser
 from fairseq_mega.lab.prepare.registry import DATASETS, LISTED, listed_by_kind
 from fairseq_mega.lab.runs.environment import git_revision, installed_versions
-from fairseq_mega.lab.runs.options import ROOT
 from fairseq_mega.lab.runs.script import run_script
 
 PROGRAM = "fairseq-mega-prepare"
@@ -70,9 +69,6 @@ def prepare(given: Sequence[str], leaves: Tuple[str, ...] = ()) -> None:
         from fairseq_mega.lab.prepare.dataset import make  # imports fairseq, which --help does without
 
         dataset = DATASETS[args.dataset]
-        if args.out is None:
-            assert dataset.usual_out is not None
-            args.out = ROOT / "outputs" / (dataset.usual_out(args) + "-smoke" * smoke)
         make(replace(dataset, leaves=leaves) if leaves else dataset, args, provenance, toy)
         if smoke:
             print("SMOKE RUN on invented data: the numbers mean nothing", file=sys.stderr)

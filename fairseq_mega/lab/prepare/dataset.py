@@ -11,13 +11,13 @@ from fairseq_mega.data.class_folders import files_below, is_hidden
 from fairseq_mega.lab.prepare.download import Records, record_of
 from fairseq_mega.lab.prepare.layouts import Layout
 from fairseq_mega.lab.prepare.lra_archive import Part
-from fairseq_mega.lab.prepare.options import SMOKE, Option, check_paths, out
+from fairseq_mega.lab.prepare.options import OUT, SMOKE, Option, check_paths
 from fairseq_mega.lab.prepare.progress import print_line
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.lab.runs.fingerprints import digest_of_data
 
 ARCHIVES = "archives"  # in --out, unless --archives is passed; files may be downloaded there
-NO_SETTINGS = {"dataset", "out", "workers", "no_download", "venv", "skip_setup"}  # the result does not depend on them
+NO_SETTINGS = {"dataset", "out", "workers", "no_download"}  # the result does not depend on them
 MOST_BYTES = 1 << 30  # bytes of all files of an option that are read for their digest
 MOST_FILES = 10_000  # files of a folder that are read for it; of more files names and sizes count
 
@@ -69,7 +69,6 @@ class Dataset:
     options: Tuple[Option, ...]  # beside --out and --smoke
     make: Callable[[argparse.Namespace, WorkFolder], Report]  # writes the data set below work.output, or as parts
     check: Callable[[argparse.Namespace], None] = lambda args: None  # of options that exclude each other
-    usual_out: Optional[Callable[[argparse.Namespace], str]] = None  # below outputs, where --out may be omitted
     # Files and values that the result depends on and that no option names as they are, by a name for each.
     reads: Callable[[argparse.Namespace], Mapping[str, Any]] = lambda args: {}
     # By option, patterns of the files that are read in its folder; without patterns all files.
@@ -99,7 +98,7 @@ class Dataset:
 
     def add_all_options(self, parser: argparse.ArgumentParser) -> None:
         """Add its own options and those of every data set to a parser."""
-        for add in (out(self.usual_out is None), *self.options, *([] if self.toy is None else [SMOKE])):
+        for add in (OUT, *self.options, *([] if self.toy is None else [SMOKE])):
             add(parser)
 
     def check_sources(self, folder: Path, sources: Sources) -> None:

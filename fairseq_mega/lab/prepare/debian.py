@@ -1,37 +1,45 @@
 """Packages of Debian and Ubuntu with data: fetched with apt-get, unpacked with dpkg-deb, not installed."""
 
+import argparse
 import shutil
 import subprocess
 from pathlib import Path
-from typing import List, Optional, Sequence
+from typing import List, Optional, Sequence, Tuple
 
 from fairseq_mega.lab.prepare.download import DownloadError, Records, record_of
+from fairseq_mega.lab.prepare.options import file_option, folder_option, one_of
 from fairseq_mega.lab.prepare.progress import print_line
+from fairseq_mega.lab.prepare.work_folder import WorkFolder
+
+PACKAGE_OPTIONS = one_of(
+    file_option("--deb", nargs="+", text="your copies of the packages (default: apt-get download fetches them)"),
+    folder_option("--packages", text="folder with the unpacked packages (it holds usr/)"),
+)
 
 
-def obtain_packages(names: Sequence[str], given: Optional[Sequence[Path]], raw: Path, target: Path) -> Records:
-    """Unpack packages into ``target``, which will hold ``usr/``, and return their entries in card.json.
+def unpacked(args: argparse.Namespace, work: WorkFolder, names: Sequence[str]) -> Tuple[Path, Records]:
+    """Return the folder that packages are unpacked in, which holds ``usr/``, and their entries in card.json.
 
-    ``given`` are own copies of all (``NAME_VERSION_all.deb``); None fetches them into ``raw``, where a damaged one is
-    removed. Raises :class:`DownloadError` when one cannot be obtained.
+    Raises :class:`DownloadError` when one cannot be obtained; a damaged one that was fetched is removed.
     """
+    if args.packages is not None:
+        return args.packages, {}
     need_dpkg()
-    target.mkdir(parents=True, exist_ok=True)
-    records: Records = {}
+    target, records = work.scratch / "packages", {}
     for name in names:
-        own = [path for path in given or () if path.name.startswith(f"{name}_")]
-        if given and not own:
-            raise DownloadError(f"--deb: none of {', '.join(map(str, given))} is a file {name}_VERSION.deb")
-        path = own[0].resolve() if own else fetch_package(name, raw)
+        own = [path for path in args.deb or () if path.name.startswith(f"{name}_")]
+        if args.deb and not own:
+            raise DownloadError(f"--deb: none of {', '.join(map(str, args.deb))} is a file {name}_VERSION.deb")
+        path = own[0].resolve() if own else fetch_package(name, work.raw)
         try:
             _run(["dpkg-deb", "-x", str(path), str(target)])
             version = _run(["dpkg-deb", "-f", str(path), "Version"])
         except DownloadError:
-            if not given:  # an interrupted download, most likely
+            if not own:  # an interrupted download, most likely
                 path.unlink()
             raise
         records[path.name] = record_of(path, package=name, version=version)
-    return records
+    return target, records
 
 
 def fetch_package(name: str, folder: Path, otherwise: str = "") -> Path:

@@ -1,23 +1,14 @@
 """The pages of the LibreOffice help, from packages of Debian, as paragraphs of text in two languages."""
 
-import argparse
 import re
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence, Tuple
 
-from fairseq_mega.lab.prepare.debian import obtain_packages
-from fairseq_mega.lab.prepare.download import Records
-from fairseq_mega.lab.prepare.options import file_option, folder_option, one_of
 from fairseq_mega.lab.prepare.progress import follow
-from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
 PACKAGES = {"en-US": "libreoffice-help-en-us", "de": "libreoffice-help-de"}  # by the language's folder
 HELP = Path("usr/share/libreoffice/help")
-SOURCES = one_of(
-    file_option("--deb", nargs="+", text="your copies of the packages"),
-    folder_option("--packages", text="folder with the unpacked packages (it holds usr/)"),
-)
 UNPACKED = {"packages": (str(HELP),)}  # the part of their folder that is read
 Paragraph = Tuple[str, str]  # identifier and text
 Page = Tuple[str, List[Tuple[str, str]]]  # path below the language's folder, with forward slashes; source and target
@@ -29,14 +20,6 @@ _NAME_CLASSES = frozenset({"emph", "menuitem", "widget"})  # of the interface's 
 _VOID_TAGS = frozenset(
     {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
 )
-
-
-def unpacked(args: argparse.Namespace, work: WorkFolder, names: Sequence[str]) -> Tuple[Path, Records]:
-    """Return the folder that packages are unpacked in, and their entries in card.json."""
-    if args.packages is not None:
-        return args.packages, {}
-    folder = work.scratch / "packages"
-    return folder, obtain_packages(names, args.deb, work.raw, folder)
 
 
 class _Node:

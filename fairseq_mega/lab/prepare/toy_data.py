@@ -18,6 +18,7 @@ from typing import Callable, Dict, List, Sequence, Tuple
 import numpy as np
 
 from fairseq_mega.lab.prepare.archives import name_of
+from fairseq_mega.lab.prepare.language_modeling.texts import GCIDE
 from fairseq_mega.lab.prepare.libreoffice_help import HELP
 from fairseq_mega.lab.prepare.progress import SPLITS
 from fairseq_mega.lab.prepare.sentencepieces import train_model
@@ -184,9 +185,9 @@ def wikitext(folder: Path) -> List[str]:
 
 def gcide(folder: Path) -> List[str]:
     """The dictionary, packed as in its package."""
-    with written_whole(folder / "gcide.dict.dz") as partial, gzip.open(partial, "wb") as stream:
-        stream.write(running_text())
-    return ["--dictionary", str(folder / "gcide.dict.dz")]
+    (folder / GCIDE).parent.mkdir(parents=True)
+    (folder / GCIDE).write_bytes(gzip.compress(running_text()))
+    return ["--packages", str(folder)]
 
 
 def text_lm(folder: Path) -> List[str]:

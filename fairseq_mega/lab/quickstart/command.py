@@ -24,9 +24,9 @@ from fairseq_mega.lab.prepare import libreoffice_help
 from fairseq_mega.lab.prepare.command import prepare
 from fairseq_mega.lab.prepare.debian import fetch_package, need_dpkg
 from fairseq_mega.lab.prepare.download import sha256_of
+from fairseq_mega.lab.prepare.language_modeling.splitting import HELD_OUT_SHARE
 from fairseq_mega.lab.prepare.language_modeling.texts import PACKAGE
 from fairseq_mega.lab.prepare.of_recipes import settings_of
-from fairseq_mega.lab.prepare.options import HELD_OUT_SHARE
 from fairseq_mega.lab.recipes.recipe import FOLDER, GROUPS, Recipe, load
 from fairseq_mega.lab.report.command import main as report
 from fairseq_mega.lab.reproduce import evaluating as evaluation

@@ -125,7 +125,6 @@ def _dataset(name: str, details: str, length: int, count: int, make: Any, *optio
             seed("sequences"),
         ),
         make,
-        usual_out=lambda args: name,
         layout=LABELLED,
         generated=True,
     )

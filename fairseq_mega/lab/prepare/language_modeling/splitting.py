@@ -11,12 +11,13 @@ import sentencepiece
 from fairseq_mega.data.json_lines import line_number
 from fairseq_mega.data.text_cleaning import WORDS
 from fairseq_mega.data.text_units import MODEL_FILE, NEWLINE, encode_bytes
-from fairseq_mega.lab.prepare.options import BLOCKS, HELD_OUT_SHARE, SUBWORDS
+from fairseq_mega.lab.prepare.options import SUBWORDS
 from fairseq_mega.lab.prepare.progress import SPLITS, follow, print_line
 from fairseq_mega.lab.prepare.sentencepieces import DICTIONARY, RESERVED, train_model, write_dictionary
 from fairseq_mega.lab.runs.files import write_json, written_whole
 
 COUNTS = "counts.json"
+HELD_OUT_SHARE, BLOCKS = 0.05, 20
 BLOCK = 1 << 18
 LONGEST_ROW = 2000  # characters; sentencepiece finds few subwords in longer lines, and ignores very long lines
 WORDS_OF_ROW = 20

@@ -1,23 +1,35 @@
 """Texts for language models as binarised data: enwik8, WikiText, a dictionary of English, and the user's text."""
 
 import argparse
+import gzip
 import json
 import shutil
 import zipfile
 from itertools import product
 from pathlib import Path
-from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
+from typing import IO, Any, Dict, NamedTuple, Optional, Tuple, cast
 
 from fairseq_mega.data.card import UNIT, write_settings
 from fairseq_mega.data.text_units import MODEL_FILE
-from fairseq_mega.lab.prepare.archives import Archive, name_of, naming_damage, obtain, open_packed
+from fairseq_mega.lab.prepare.archives import Archive, name_of, naming_damage, obtain
 from fairseq_mega.lab.prepare.binarised import binarise, binarised_counts, split_options
 from fairseq_mega.lab.prepare.dataset import Dataset, Processed, Report, Scored
-from fairseq_mega.lab.prepare.debian import obtain_packages
+from fairseq_mega.lab.prepare.debian import PACKAGE_OPTIONS, unpacked
 from fairseq_mega.lab.prepare.download import Records, check_digests, record_of, records_of
-from fairseq_mega.lab.prepare.language_modeling.splitting import COUNTS, Cut, split_text
+from fairseq_mega.lab.prepare.language_modeling.splitting import BLOCKS, COUNTS, HELD_OUT_SHARE, Cut, split_text
 from fairseq_mega.lab.prepare.layouts import TEXT
-from fairseq_mega.lab.prepare.options import HELD_OUT_SHARE, SUBWORDS, TEXTS, WORKERS, option
+from fairseq_mega.lab.prepare.options import (
+    SUBWORDS,
+    WORKERS,
+    Option,
+    archive,
+    choice,
+    folder_option,
+    number_option,
+    one_of,
+    option,
+    sources,
+)
 from fairseq_mega.lab.prepare.progress import SPLITS, print_line
 from fairseq_mega.lab.prepare.sentencepieces import DICTIONARY
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
@@ -74,69 +86,32 @@ CORPORA = {
 }
 
 
-def obtain_corpus(
-    corpus: Corpus, raw: Path, given: Optional[Path] = None, text: Optional[Path] = None, checked: bool = True
-) -> Records:
-    """Fetch or copy a corpus, verify and unpack it; return the entries of its files in card.json.
+def obtain_corpus(corpus: Corpus, raw: Path, given: Optional[Path] = None, checked: bool = True) -> Records:
+    """Fetch a corpus, or read the user's copy of its archive, verify it and unpack it to ``raw``.
 
     Args:
-        raw: folder of the unpacked files.
-        given: the user's copy of the archive, or of the only file.
-        text: folder with the user's copies of the unpacked files, plain or .gz.
         checked: whether to compare the published checksums.
+
+    Returns:
+        The entry of the archive in card.json.
 
     Raises:
         OSError, DownloadError: if the corpus cannot be obtained, or differs from the published one.
     """
-    if text is not None:
-        plain = {name: text / name for name in corpus.files}
-        sources = {name: path if path.is_file() else path.with_name(f"{name}.gz") for name, path in plain.items()}
-        for name, source in sources.items():
-            unpack_file(source, raw / name)
-        return {source.name: record_of(source) for source in sources.values()}
     path, records = obtain(corpus.archive, given, raw, checked)
-    if not zipfile.is_zipfile(path) and len(corpus.files) == 1:
-        unpack_file(path, raw / corpus.files[0])
-    else:
-        with naming_damage(path), zipfile.ZipFile(path) as container:
-            members = {name_of(name): name for name in container.namelist()}
-            for name in corpus.files:
-                with container.open(members[name]) as stream:
-                    copy_stream(stream, raw / name)
+    with naming_damage(path), zipfile.ZipFile(path) as container:
+        members = {name_of(name): name for name in container.namelist()}
+        for name in corpus.files:
+            with container.open(members[name]) as stream:
+                copy_stream(stream, raw / name)
     if corpus.digests and checked:
         remedy = f"It came from {path}. {corpus.archive.remedy}"
         check_digests(raw / corpus.files[0], corpus.digests, corpus.bytes, remedy)
     return records
 
 
-def unpack_file(packed: Path, target: Path) -> None:
-    """Copy a file, plain or packed with gzip."""
-    with naming_damage(packed), open_packed(packed) as stream:
-        copy_stream(stream, target)
-
-
-def obtain_gcide(raw: Path, deb: Optional[Path] = None, dictionary: Optional[Path] = None) -> Records:
-    """Write ``raw/gcide.txt``, and return the entries of its sources in card.json.
-
-    Args:
-        deb: the user's copy of the package; without copy and dictionary the package is fetched into ``raw``.
-        dictionary: the file gcide.dict.dz of the package.
-    """
-    records: Records = {}
-    if dictionary is None:
-        records = obtain_packages([PACKAGE], [deb] if deb else None, raw, raw / "unpacked")
-        dictionary = raw / "unpacked" / GCIDE
-    unpack_file(dictionary, raw / "gcide.txt")
-    return {**records, dictionary.name: record_of(dictionary)}
-
-
 # --- Binarised data
 
-# The script that starts the command has parsed them.
-ENVIRONMENT = (
-    option("--venv", help=argparse.SUPPRESS),
-    option("--skip-setup", action="store_true", help=argparse.SUPPRESS),
-)
 ENWIK8_SIZES, TOY_SIZES = (90_000_000, 5_000_000, 5_000_000), (18_000, 1_000, 1_000)
 
 
@@ -224,18 +199,22 @@ def make_enwik8(args: argparse.Namespace, work: WorkFolder) -> Report:
 
 def make_wikitext(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Cut WikiText into words."""
-    corpus = CORPORA[f"wikitext-{args.version}"]
-    inputs = obtain_corpus(corpus, work.raw, args.archive, args.text, checked=not args.smoke)
-    train, valid, test = (work.raw / name for name in corpus.files)
-    cut = Cut("words", train, valid, test)
-    return write_data(args, work, cut, corpus.archive.url, inputs, published=None if args.smoke else corpus)
+    corpus, folder = CORPORA[f"wikitext-{args.version}"], args.text or work.raw
+    paths = [folder / name for name in corpus.files]
+    inputs = obtain_corpus(corpus, work.raw, args.archive, not args.smoke) if args.text is None else records_of(paths)
+    published = None if args.smoke else corpus
+    return write_data(args, work, Cut("words", *paths), corpus.archive.url, inputs, published=published)
 
 
 def make_gcide(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Cut the dictionary into bytes or words."""
-    inputs = obtain_gcide(work.raw, args.deb, args.dictionary)
+    folder, inputs = unpacked(args, work, [PACKAGE])
+    text, packed = work.scratch / "gcide.txt", folder / GCIDE
+    with naming_damage(packed), gzip.open(packed) as stream:
+        copy_stream(cast(IO[bytes], stream), text)
     amounts = {"blocks": args.blocks, "held_out": args.held_out or HELD_OUT_SHARE, "limit": args.limit}
-    cut = Cut(args.unit, work.raw / "gcide.txt", **amounts, replace_invalid=True)
+    cut = Cut(args.unit, text, **amounts, replace_invalid=True)
+    inputs = {**inputs, packed.name: record_of(packed)}
     return write_data(args, work, cut, "the Debian package dict-gcide", inputs, threshold_of(args, 5))
 
 
@@ -254,40 +233,107 @@ def threshold_of(args: argparse.Namespace, usual: int) -> int:
     return int(args.threshold)
 
 
-def _dataset(
-    name: str,
-    make: Callable[[argparse.Namespace, WorkFolder], Report],
-    **others: Any,
-) -> Dataset:
-    text = TEXTS[name]
-    return Dataset(
-        name,
-        text.details,
-        (*text.options, WORKERS, *ENVIRONMENT),
-        make,
-        check=text.check,
-        usual_out=text.usual_out,
-        layout=TEXT,
-        **others,
+# --- The data sets
+
+WRITTEN = "Writes DIR/data-bin (dict.txt and train, valid, test as .bin and .idx)"
+ENWIK8 = f"""\
+{WRITTEN} of the first 90, next 5 and last 5 million bytes
+of enwik8. Every byte is a token, its decimal number; the line feed ends a line and becomes </s>. So a split has as
+many tokens as bytes, and bits per token are bits per character. A split that does not end in a line feed has one
+token more: fairseq appends </s> to its unfinished last line. Estimated: a quarter of an hour on 2 cores, 800 MB."""
+WIKITEXT = f"""\
+{WRITTEN} of WikiText, for fairseq's language modelling.
+Lines, tokens and the size of the dictionary must be the published ones. Estimated for WikiText-103:
+20 minutes on 2 cores, 2 GB in DIR.
+
+The archives are downloaded from wikitext.smerity.com. If you cannot reach it, this writes the files for --text from
+Salesforce/wikitext on Hugging Face (pip install datasets):
+
+  import datasets
+  for split, part in (("train", "train"), ("valid", "validation"), ("test", "test")):
+      with open(f"wiki.{{split}}.tokens", "w", encoding="utf-8", newline="\\n") as file:
+          for row in datasets.load_dataset("Salesforce/wikitext", "wikitext-103-v1", split=part):
+              file.write(row["text"].rstrip("\\n") + "\\n")"""
+DICTIONARY_TEXT = f"""\
+{WRITTEN} of the Collaborative International Dictionary of
+English, from the Debian package dict-gcide (GPL-2+): a stand-in for enwik8 and WikiText-103 where you cannot download
+them. The text is alphabetical, so valid and test are drawn from 20 evenly spaced blocks of it (90, 5 and 5 % of every
+block). About six minutes on 2 cores, 400 MB."""
+TEXT_LM = f"""\
+{WRITTEN} of your own text, for fairseq's language
+modelling. Evenly spaced blocks of lines are held out. A text of 1 MB becomes 2 MB as bytes."""
+
+
+def cutting(threshold: int, held_out: Optional[float]) -> Tuple[Option, ...]:
+    """Return the options that cut a text into splits and tokens."""
+    seen = f"replace words that occur fewer than N times in train by <unk> (default: {threshold})"
+    share = f"share of the text for valid, and for test (default: {HELD_OUT_SHARE})"
+    return (
+        number_option("--threshold", None, seen, 0),
+        option("--held-out", type=float, default=held_out, metavar="SHARE", help=share),
+        number_option("--limit", None, "use this many bytes only, in equal parts from all blocks (default: all)"),
+        number_option("--blocks", BLOCKS, "number of blocks of the text, whose ends are held out"),
     )
 
 
 DATASETS = (
-    _dataset(
+    Dataset(
         "enwik8",
+        ENWIK8,
+        (archive("enwik8.zip"), WORKERS),
         make_enwik8,
         vocab_size=lambda args: CORPORA["enwik8"].dictionary,
+        layout=TEXT,
         scored=Scored(ENWIK8_SIZES[-1]),
         processed=Processed("enwik8_data_bin.zip", ("enwik8",)),
     ),
-    _dataset(
+    Dataset(
         "wikitext",
+        WIKITEXT,
+        (
+            choice("--version", ("103", "2"), "WikiText-103 or WikiText-2"),
+            one_of(
+                archive("wikitext-103-v1.zip or wikitext-2-v1.zip"),
+                folder_option("--text", text="folder with wiki.train.tokens, wiki.valid.tokens and wiki.test.tokens"),
+            ),
+            WORKERS,
+        ),
         make_wikitext,
-        members={"text": tuple(f"wiki.{split}.tokens*" for split in SPLITS)},
+        members={"text": tuple(f"wiki.{split}.tokens" for split in SPLITS)},
         vocab_size=lambda args: CORPORA[f"wikitext-{args.version}"].dictionary,
+        layout=TEXT,
         scored=Scored(CORPORA["wikitext-103"].tokens[-1]),
         processed=Processed("wt103_data_bin.zip", ("wt103", "wikitext", "wiki103")),
     ),
-    _dataset("gcide", make_gcide),
-    _dataset("text-lm", make_text_lm, own=True),
+    Dataset(
+        "gcide",
+        DICTIONARY_TEXT,
+        (
+            choice("--unit", ("bytes", "words"), "bytes (like enwik8: every byte a token) or words"),
+            *cutting(5, None),
+            PACKAGE_OPTIONS,
+            WORKERS,
+        ),
+        make_gcide,
+        members={"packages": (str(GCIDE),)},
+        layout=TEXT,
+    ),
+    Dataset(
+        "text-lm",
+        TEXT_LM,
+        (
+            *sources("text"),
+            choice(
+                "--unit",
+                ("words", "subwords", "bytes"),
+                "words (UTF-8, split at white space), subwords (learnt from train) or bytes (any file)",
+            ),
+            number_option("--vocab-size", None, f"number of subwords to learn (default: {SUBWORDS})"),
+            *cutting(2, HELD_OUT_SHARE),
+            WORKERS,
+        ),
+        make_text_lm,
+        layout=TEXT,
+        own=True,
+    ),
 )

@@ -13,9 +13,10 @@ from fairseq_mega.data.text_cleaning import clean, mark_model, steps_of_folder, 
 from fairseq_mega.data.text_units import MODEL_FILE
 from fairseq_mega.lab.prepare.binarised import binarise, split_options
 from fairseq_mega.lab.prepare.dataset import Dataset, Report
+from fairseq_mega.lab.prepare.debian import PACKAGE_OPTIONS, unpacked
 from fairseq_mega.lab.prepare.download import records_of
 from fairseq_mega.lab.prepare.layouts import DATA_BIN, TRANSLATION, Layout, parallel
-from fairseq_mega.lab.prepare.libreoffice_help import SOURCES, UNPACKED, read_help, unpacked
+from fairseq_mega.lab.prepare.libreoffice_help import UNPACKED, read_help
 from fairseq_mega.lab.prepare.options import (
     SUBWORDS,
     WORKERS,
@@ -213,7 +214,7 @@ DATASETS = (
         "help-pairs",
         PAGES,
         (
-            SOURCES,
+            PACKAGE_OPTIONS,
             choice("--source-lang", ("en", "de"), "language of the source"),
             choice("--target-lang", ("de", "en"), "language of the target"),
             *SHARED,
