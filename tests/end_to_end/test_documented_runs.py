@@ -3,6 +3,7 @@
 import re
 import shlex
 import shutil
+import tarfile
 from collections import defaultdict
 from pathlib import Path
 from typing import Callable, Dict, List
@@ -122,6 +123,8 @@ def before_the_long_range_arena() -> None:
 
 def before_speech() -> None:
     toy_data.speech_commands(Path("words"))
+    with tarfile.open("words/speech_commands_v0.02.tar.gz") as archive:
+        archive.extractall("words")
     for word in ("yes", "no"):
         shutil.copytree(f"words/{word}", f"my_recordings/{word}")
     for name in ("word.wav", "new.wav"):

@@ -1,8 +1,9 @@
 """fairseq-mega-prepare for images: CIFAR-10 and Pathfinder."""
 
 import hashlib
+import io
 import pickle
-import tarfile
+from collections import defaultdict
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Tuple
 
@@ -11,9 +12,8 @@ import pytest
 import torch
 from PIL import Image
 
-from fairseq_mega.lab.prepare import toy_data
 from fairseq_mega.lab.prepare.classification import images as arena
-from tests.support.prepare_runs import image_labels, images, prepare, source_of
+from tests.support.prepare_runs import image_labels, images, prepare, source_of, write_archive
 
 # --- CIFAR-10
 
@@ -29,9 +29,7 @@ def batches(per_batch: int) -> Dict[str, Dict[bytes, Any]]:
 
 
 def write_cifar(path: Path, contents: Dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    with tarfile.open(path, "w:gz") as archive:
-        for name, content in contents.items():
-            toy_data.add_file(archive, f"cifar-10-batches-py/{name}", pickle.dumps(content, protocol=2))
+    write_archive(path, {f"cifar-10-batches-py/{name}": pickle.dumps(batch, 2) for name, batch in contents.items()})
     digests = {"md5": hashlib.md5(path.read_bytes()).hexdigest()}
     monkeypatch.setattr(arena, "CIFAR_ARCHIVE", arena.CIFAR_ARCHIVE._replace(digests=digests))
 
@@ -98,28 +96,21 @@ def test_an_interrupted_run_goes_on_where_it_stopped(drawing: Drawing, tmp_path:
     assert source_of(tmp_path / "a")["files"] == source_of(tmp_path / "b")["files"]
 
 
-def write_released(root: Path, count: int = 25) -> Path:
-    """The layout of the released archive: tables 0 .. 11 of two lines each; their images hold their numbers."""
-    folder = root / "lra_release" / "pathfinder32" / "curv_contour_length_14"
-    (folder / "metadata").mkdir(parents=True)
-    for number in range(count):
-        table, place = divmod(number, 2)
-        (folder / "imgs" / str(table)).mkdir(parents=True, exist_ok=True)
-        picture = np.full((32, 32), number, np.uint8)
-        picture[-1, -1] = 255
-        Image.fromarray(picture, "L").save(folder / "imgs" / str(table) / f"sample_{place}.png")
-        with open(folder / "metadata" / f"{table}.npy", "a") as stream:
-            stream.write(f"imgs/{table} sample_{place}.png {place} {number % 2} 1.0 14 4 2 0.5 1 1\n")
-    return folder
-
-
 def test_released_images_come_in_the_order_of_their_tables(tmp_path: Path) -> None:
-    write_released(tmp_path / "unpacked")
-    order = torch.randperm(25, generator=torch.Generator().manual_seed(42)).tolist()
-    for number, root in enumerate(["unpacked", "unpacked/lra_release", "unpacked/lra_release/pathfinder32"]):
-        out = tmp_path / f"out{number}"
-        prepare("pathfinder32", "--out", out, "--archive-dir", tmp_path / root).succeeded()
-        for split, numbers in (("train", order[:20]), ("valid", order[20:22]), ("test", order[22:])):
-            assert images(out, split)[:, 0].tolist() == numbers
-            assert image_labels(out, split) == [number % 2 for number in numbers]
+    """Tables 0 .. 12 have two lines each; their images hold their numbers."""
+    members: Dict[str, bytes] = defaultdict(bytes)
+    for number in range(25):
+        (table, place), picture, packed = divmod(number, 2), np.full((32, 32), number, np.uint8), io.BytesIO()
+        picture[-1, -1] = 255
+        Image.fromarray(picture, "L").save(packed, "PNG")
+        folder = "lra_release/pathfinder32/curv_contour_length_14"
+        members[f"{folder}/imgs/{table}/sample_{place}.png"] = packed.getvalue()
+        row = f"imgs/{table} sample_{place}.png {place} {number % 2} 1.0 14 4 2 0.5 1 1\n"
+        members[f"{folder}/metadata/{table}.npy"] += row.encode()
+    write_archive(tmp_path / "lra_release.gz", members)
+    order, out = torch.randperm(25, generator=torch.Generator().manual_seed(42)).tolist(), tmp_path / "out"
+    prepare("pathfinder32", "--out", out, "--released", "--archives", tmp_path).succeeded()
+    for split, numbers in (("train", order[:20]), ("valid", order[20:22]), ("test", order[22:])):
+        assert images(out, split)[:, 0].tolist() == numbers
+        assert image_labels(out, split) == [number % 2 for number in numbers]
     assert source_of(out)["inputs"]["metadata"]["images"] == 25

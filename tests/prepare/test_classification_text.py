@@ -1,7 +1,6 @@
 """fairseq-mega-prepare for texts: ListOps, IMDb and the ACL network, in fairseq-preprocess's form."""
 
 import hashlib
-import tarfile
 from collections import Counter
 from pathlib import Path
 from typing import Dict, List
@@ -9,7 +8,6 @@ from typing import Dict, List
 import numpy as np
 import pytest
 
-from fairseq_mega.lab.prepare import toy_data
 from fairseq_mega.lab.prepare.classification import texts
 from fairseq_mega.lab.prepare.classification.texts import (
     BYTE_TOKENS,
@@ -20,7 +18,7 @@ from fairseq_mega.lab.prepare.classification.texts import (
 )
 from fairseq_mega.lab.prepare.progress import SPLITS
 from tests.support import helpers
-from tests.support.prepare_runs import binarised, byte_texts, labels, prepare, refusal, source_of
+from tests.support.prepare_runs import binarised, byte_texts, labels, prepare, refusal, source_of, write_archive
 
 
 def some_texts(seed: int, count: int, least: int = 0) -> List[bytes]:
@@ -78,14 +76,20 @@ def test_binarised_pairs_are_those_of_fairseq_preprocess_byte_for_byte(tmp_path:
     assert statistics["valid"]["labels"] == dict(sorted(Counter(names["valid"]).items()))
 
 
+def write_released(folder: Path, part: str, files: Dict[str, str]) -> None:
+    """A part of the benchmark's archive."""
+    members = {f"lra_release/{part}/{name}": text.encode() for name, text in files.items()}
+    write_archive(folder / "lra_release.gz", members)
+
+
 # --- ListOps
 
 
 def test_released_trees_are_read(tmp_path: Path) -> None:
     rows = "( ( ( [MAX 2 ) 9 ) ] )\t9\n( ( ( ( [SM 5 ) 6 ) 3 ) ] )\t4\n7\t7\n"
-    for name in ("train", "val", "test"):
-        (tmp_path / f"basic_{name}.tsv").write_text(f"Source\tTarget\n{rows}")
-    prepare("listops", "--out", tmp_path / "out", "--tsv-dir", tmp_path).succeeded()
+    tables = {f"basic_{name}.tsv": f"Source\tTarget\n{rows}" for name in ("train", "val", "test")}
+    write_released(tmp_path, "listops-1000", tables)
+    prepare("listops", "--out", tmp_path / "out", "--released", "--archives", tmp_path).succeeded()
     trees = [["[MAX", "2", "9", "X"], ["[SM", "5", "6", "3", "X"], ["7"]]
     for split in SPLITS:
         assert binarised(tmp_path / "out" / "src-bin", split) == trees
@@ -109,9 +113,7 @@ def test_reviews_become_bytes_and_test_serves_as_validation(tmp_path: Path, monk
     """The archive holds further files, and its reviews are not sorted."""
     path = tmp_path / "aclImdb_v1.tar.gz"
     contents = {**reviews("train", 10), **reviews("test", 10), "README": b"no", "train/unsup/0_0.txt": b"no"}
-    with tarfile.open(path, "w:gz") as archive:
-        for name, content in reversed(contents.items()):
-            toy_data.add_file(archive, f"aclImdb/{name}", content)
+    write_archive(path, {f"aclImdb/{name}": content for name, content in reversed(contents.items())})
     digests = {"md5": hashlib.md5(path.read_bytes()).hexdigest()}
     monkeypatch.setattr(texts, "IMDB_ARCHIVE", texts.IMDB_ARCHIVE._replace(digests=digests))
     prepare("imdb", "--out", tmp_path / "out", "--archive", path).succeeded()
@@ -138,17 +140,14 @@ def test_reviews_held_out_for_validation_are_no_longer_trained_on(tmp_path: Path
 # --- ACL network
 
 
-def write_pairs(folder: Path) -> Path:
-    folder.mkdir()
+def test_pairs_keep_their_sides_and_share_a_dictionary(tmp_path: Path) -> None:
+    tables = {}
     for name, count in (("train", 30), ("eval", 10), ("test", 9)):
         rows = [f"{n % 2}.0\tid{n}\tidx\tb'{name} {n}, eval or test'\tb'second {n} \\xc3'\n" for n in range(count)]
-        (folder / f"new_aan_pairs.{name}.tsv").write_text("".join(rows))
-    return folder
-
-
-def test_pairs_keep_their_sides_and_share_a_dictionary(tmp_path: Path) -> None:
-    folder = write_pairs(tmp_path / "tables")
-    prepare("aan", "--out", tmp_path / "out", "--tsv-dir", folder).succeeded()
+        tables[f"new_aan_pairs.{name}.tsv"] = "".join(rows)
+    write_released(tmp_path, "tsv_data", tables)
+    source = ("aan", "--released", "--archives", tmp_path, "--out")
+    prepare(*source, tmp_path / "out").succeeded()
     assert byte_texts(tmp_path / "out" / "src-bin", "valid")[3] == b"b'eval 3, eval or test'"
     assert byte_texts(tmp_path / "out" / "src1-bin", "valid")[3] == b"b'second 3 \\xc3'"
     assert labels(tmp_path / "out", "test") == ["0", "1"] * 4 + ["0"]
@@ -156,6 +155,6 @@ def test_pairs_keep_their_sides_and_share_a_dictionary(tmp_path: Path) -> None:
     assert dictionaries[0] == dictionaries[1]
     assert any("147086 are commonly reported" in note for note in source_of(tmp_path / "out")["notes"])
 
-    prepare("aan", "--out", tmp_path / "few", "--tsv-dir", folder, "--length", 4).succeeded()
+    prepare(*source, tmp_path / "few", "--length", 4).succeeded()
     firsts = [byte_texts(tmp_path / "few" / side, "train") for side in ("src-bin", "src1-bin")]
     assert firsts == [[b"b'tr"] * 30, [b"b'se"] * 30]

@@ -1,22 +1,19 @@
 """Sound: files that are read and refused; Speech Commands: its clips, split and scale."""
 
-import hashlib
 import io
 import struct
 import sys
-import tarfile
-import wave
 from pathlib import Path
-from typing import Dict, List, Tuple
+from typing import Dict, Tuple
 
 import numpy as np
 import pytest
 import torch
 
-from fairseq_mega.lab.prepare import toy_data
 from fairseq_mega.lab.prepare.classification import sounds
 from fairseq_mega.lab.prepare.classification.sounds import WORDS, read_sound, read_wave, split_clips
-from tests.support.prepare_runs import prepare, refusal, source_of
+from fairseq_mega.lab.prepare.download import sha256_of
+from tests.support.prepare_runs import prepare, refusal, source_of, write_archive
 
 TONE = np.round(9000 * np.sin(np.arange(4000) * 0.05)).astype(np.int16)
 PCM = TONE.tobytes()
@@ -104,23 +101,15 @@ def tensors(out: Path, split: str) -> Tuple[torch.Tensor, torch.Tensor]:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("wavs")
-    for name, content in recordings().items():
-        (root / name).parent.mkdir(exist_ok=True)
-        (root / name).write_bytes(content)
-    return root
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("clips") / "speech_commands_v0.02.tar.gz"
+    return write_archive(path, {f"./{name}": content for name, content in recordings().items()})
 
 
-def raw_in_order(folder: Path) -> np.ndarray:
-    clips: List[np.ndarray] = []
-    for word in WORDS:
-        for path in sorted((folder / word).iterdir()):
-            with wave.open(str(path)) as clip:
-                samples = np.frombuffer(clip.readframes(clip.getnframes()), dtype="<i2")
-            if len(samples) == 16000:
-                clips.append(samples)
-    return np.stack(clips)
+def raw_in_order() -> np.ndarray:
+    names = [f"{word}/{clip}_nohash_0.wav" for word in WORDS for clip in range(CLIPS)]
+    found = recordings()
+    return np.stack([np.frombuffer(found[name][44:], dtype="<i2") for name in names])
 
 
 def test_the_split_is_the_stratified_one_of_scikit_learn() -> None:
@@ -136,15 +125,16 @@ def test_the_split_is_the_stratified_one_of_scikit_learn() -> None:
 
 @pytest.mark.parametrize("scaling", ["twice", "once"])
 def test_clips_have_the_published_scale(
-    scaling: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    scaling: str, archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Loaded as [-1, 1], divided by 2**15 again, standardised per position with 1e-5 (the published float32 steps)."""
     monkeypatch.setattr(sounds, "CLIPS", len(WORDS) * CLIPS)
+    monkeypatch.setattr(sounds, "ARCHIVE", sounds.ARCHIVE._replace(digests={"sha256": sha256_of(archive)}))
     options = () if scaling == "twice" else ("--scaling", scaling)
-    prepare("speech-commands", "--out", tmp_path, "--dir", folder, *options).succeeded()
+    prepare("speech-commands", "--out", tmp_path, "--archive", archive, *options).succeeded()
     labels = np.repeat(np.arange(10), CLIPS)
     order = split_clips(labels)
-    loaded = torch.from_numpy(raw_in_order(folder).astype(np.float64) / 32768)
+    loaded = torch.from_numpy(raw_in_order().astype(np.float64) / 32768)
     samples = loaded / 2**15 if scaling == "twice" else loaded
     train = samples[torch.from_numpy(order["train"])]
     for split, name in (("train", "train"), ("valid", "val"), ("test", "test")):
@@ -156,19 +146,9 @@ def test_clips_have_the_published_scale(
     assert source["settings"]["scaling"] == scaling and any("10 clips of another length" in n for n in source["notes"])
 
 
-def test_the_archive_gives_what_the_folder_gives(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "speech_commands_v0.02.tar.gz"
-    with tarfile.open(path, "w:gz") as archive:
-        for name, content in recordings().items():
-            toy_data.add_file(archive, f"./{name}", content)
-    options = ("speech-commands", "--out", tmp_path / "out", "--archive", path)
-    found = hashlib.sha256(path.read_bytes()).hexdigest()
+def test_other_clips_are_refused(archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = ("speech-commands", "--out", tmp_path / "out", "--archive", archive)
     message = refusal(*options)
-    assert "expected SHA256 af14739e" in message and f"found {found}" in message
-    monkeypatch.setattr(sounds, "ARCHIVE", sounds.ARCHIVE._replace(digests={"sha256": found}))
+    assert "expected SHA256 af14739e" in message and f"found {sha256_of(archive)}" in message
+    monkeypatch.setattr(sounds, "ARCHIVE", sounds.ARCHIVE._replace(digests={"sha256": sha256_of(archive)}))
     assert "expected 34975 clips of 16000 samples, found 70" in refusal(*options)
-    monkeypatch.setattr(sounds, "CLIPS", len(WORDS) * CLIPS)
-    prepare(*options).succeeded()
-    prepare("speech-commands", "--out", tmp_path / "other", "--dir", folder).succeeded()
-    for split in ("train", "val", "test"):
-        assert all(map(torch.equal, tensors(tmp_path / "out", split), tensors(tmp_path / "other", split)))

@@ -57,7 +57,7 @@ def test_toy_data_are_the_same_each_time(tmp_path: Path) -> None:
     """A finished folder is not made again, and not taken for one of other data."""
     for said in ("done", "nothing to do"):
         assert said in prepare("aan", "--smoke", "--out", tmp_path / "out").succeeded().output
-    assert "smoke was true and is null now" in refusal("aan", "--tsv-dir", tmp_path, "--out", tmp_path / "out")
+    assert "smoke was true and is null now" in refusal("aan", "--released", "--out", tmp_path / "out")
 
 
 def test_help_imports_neither_torch_nor_fairseq() -> None:

@@ -1,7 +1,5 @@
 """Archives of the authors and of the benchmark: each task takes its part; a folder of other contents is refused."""
 
-import io
-import tarfile
 import zipfile
 from contextlib import nullcontext
 from pathlib import Path
@@ -22,7 +20,7 @@ from fairseq_mega.lab.reproduce.listing import listing
 from fairseq_mega.lab.reproduce.runner import jobs_of
 from fairseq_mega.lab.reproduce.settings import Choices
 from tests.support.in_process import in_process  # noqa: F401
-from tests.support.prepare_runs import refusal
+from tests.support.prepare_runs import refusal, write_archive
 
 LISTOPS, PATHFINDER, PATHX = (catalogue()[f"mega/table2/{task}/mega"] for task in ("listops", "pathfinder", "pathx"))
 
@@ -133,19 +131,13 @@ OTHERS = {
 }
 
 
-def write_archive(folder: Path, members: Dict[str, str]) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "lra_release.gz"
-    with tarfile.open(path, "w:gz") as archive:
-        for name, text in members.items():
-            member = tarfile.TarInfo(f"lra_release/lra_release/{name}")
-            member.size = len(text)
-            archive.addfile(member, io.BytesIO(text.encode()))
-    return path
+def write_released(folder: Path, members: Dict[str, str]) -> Path:
+    contents = {f"lra_release/lra_release/{name}": text.encode() for name, text in members.items()}
+    return write_archive(folder / "lra_release.gz", contents)
 
 
 def test_each_task_takes_its_part(tmp_path: Path) -> None:
-    archive = write_archive(tmp_path, {**TABLES, **OTHERS})
+    archive = write_released(tmp_path, {**TABLES, **OTHERS})
     for dataset, count in (("listops", 3), ("aan", 3), ("pathfinder32", 2), ("pathx", 0)):
         out, part = tmp_path / "out" / dataset, DATASETS[dataset].released
         assert part is not None
@@ -163,7 +155,7 @@ def test_each_task_takes_its_part(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("in_process")
 def test_from_the_archive_to_the_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Retrieval and ListOps are made of it, ListOps beside the generated data."""
-    write_archive(tmp_path / "archives", TABLES)
+    write_released(tmp_path / "archives", TABLES)
     words = ["table2/retrieval/mega", "table2/listops/mega", "--released", "--archives", str(tmp_path / "archives")]
     words += ["--gpus", "0", "--launcher", "print", "--data-dir", str(tmp_path / "data"), "--out", str(tmp_path)]
     assert main([*words, "--no-download"]) == 0, capsys.readouterr().err

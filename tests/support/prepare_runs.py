@@ -3,13 +3,14 @@
 import json
 import os
 import signal
+import tarfile
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple
 from unittest import mock
 
 import numpy as np
 
-from fairseq_mega.lab.prepare import command
+from fairseq_mega.lab.prepare import command, toy_data
 from tests.support import helpers
 
 
@@ -34,6 +35,15 @@ def prepare(*arguments: object) -> Run:
         finally:
             signal.signal(signal.SIGTERM, handler)
     return Run(status, buffer.getvalue())
+
+
+def write_archive(path: Path, members: Dict[str, bytes]) -> Path:
+    """Write a tar packed with gzip."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, "w:gz") as archive:
+        for name, content in members.items():
+            toy_data.add_file(archive, name, content)
+    return path
 
 
 def refusal(*arguments: object) -> str:

@@ -6,7 +6,7 @@ from typing import Dict, Mapping, NamedTuple, Optional, Tuple
 
 from fairseq_mega.lab.prepare.archives import FETCH_AGAIN, name_of, naming_damage, tar_files
 from fairseq_mega.lab.prepare.download import DownloadError, fetch_missing
-from fairseq_mega.lab.prepare.options import Option, folder_option, one_of, option, switch
+from fairseq_mega.lab.prepare.options import Option, folder_option, option, switch
 from fairseq_mega.lab.prepare.progress import follow, print_line
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.lab.runs.files import copy_stream
@@ -32,15 +32,12 @@ class Part(NamedTuple):
             raise ValueError(f"{archive} does not exist: fetch {URL}, or omit --no-download")
 
 
-def released(name: str, text: str) -> Tuple[Option, ...]:
-    """Return an option for a folder of the unpacked files, and those for the archive; --released is None by default."""
-    fetch = "use the files of the released archive; downloads 8 GB"
-    place = "folder of this archive, which is downloaded into it where missing (default: raw in --out)"
-    return (
-        one_of(folder_option(name, text=text), option("--released", action="store_const", const=True, help=fetch)),
-        folder_option("--archives", text=place),
-        switch("--no-download", "fail if the archive is missing, instead of downloading it"),
-    )
+# --released is None by default.
+RELEASED: Tuple[Option, ...] = (
+    option("--released", action="store_const", const=True, help="use the released archive; downloads 8 GB"),
+    folder_option("--archives", text="folder of this archive, fetched where it is missing (default: raw in --out)"),
+    switch("--no-download", "fail if the archive is missing, instead of downloading it"),
+)
 
 
 def released_files(args: argparse.Namespace, work: WorkFolder, part: Part) -> Path:

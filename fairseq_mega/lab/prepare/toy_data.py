@@ -20,6 +20,7 @@ import numpy as np
 from fairseq_mega.lab.prepare.archives import name_of
 from fairseq_mega.lab.prepare.language_modeling.texts import GCIDE
 from fairseq_mega.lab.prepare.libreoffice_help import HELP
+from fairseq_mega.lab.prepare.lra_archive import URL
 from fairseq_mega.lab.prepare.progress import SPLITS
 from fairseq_mega.lab.prepare.sentencepieces import train_model
 from fairseq_mega.lab.prepare.wmt16 import COUNTS, EVALUATION, LANGUAGES, TRAINING, Corpus, archive_urls
@@ -57,12 +58,13 @@ def imdb(folder: Path) -> List[str]:
 
 
 def aan(folder: Path) -> List[str]:
-    """Tables of pairs: label, two numbers and two texts."""
+    """The released archive with tables of pairs: label, two numbers and two texts."""
     draw = begun(folder)
-    for split, count in (("train", 32), ("eval", 8), ("test", 8)):
-        rows = [f"{number % 2}.0\t1\t2\t{text(draw)}\t{text(draw)}\n" for number in range(count)]
-        (folder / f"new_aan_pairs.{split}.tsv").write_text("".join(rows))
-    return ["--tsv-dir", str(folder)]
+    with tarfile.open(folder / name_of(URL), "w:gz") as archive:
+        for split, count in (("train", 32), ("eval", 8), ("test", 8)):
+            rows = [f"{number % 2}.0\t1\t2\t{text(draw)}\t{text(draw)}\n" for number in range(count)]
+            add_file(archive, f"lra_release/tsv_data/new_aan_pairs.{split}.tsv", "".join(rows).encode())
+    return ["--released", "--archives", str(folder)]
 
 
 def cifar10(folder: Path) -> List[str]:
@@ -80,17 +82,18 @@ def cifar10(folder: Path) -> List[str]:
 
 
 def speech_commands(folder: Path) -> List[str]:
-    """A folder of recordings per word, one second each."""
+    """The archive with a folder of recordings per word, one second each."""
     from fairseq_mega.lab.prepare.classification.sounds import WORDS  # and fairseq
 
-    draw = begun(folder)
-    for word in WORDS:
-        (folder / word).mkdir(exist_ok=True)
-        for number in range(7):  # the smallest number with clips in every split
-            with wave.open(str(folder / word / f"{number}.wav"), "wb") as clip:
+    draw, path = begun(folder), folder / "speech_commands_v0.02.tar.gz"
+    with tarfile.open(path, "w:gz") as archive:
+        for word, number in product(WORDS, range(7)):  # the smallest number with clips in every split
+            sound = io.BytesIO()
+            with wave.open(sound, "wb") as clip:
                 clip.setparams((1, 2, 16000, 0, "NONE", ""))
                 clip.writeframes(draw.integers(-3000, 3000, 16000).astype("<i2").tobytes())
-    return ["--dir", str(folder)]
+            add_file(archive, f"{word}/{number}.wav", sound.getvalue())
+    return ["--archive", str(path)]
 
 
 def jpeg(draw: np.random.Generator) -> bytes:

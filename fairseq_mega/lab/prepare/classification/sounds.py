@@ -15,9 +15,8 @@ from fairseq_mega.data.class_folders import FileKind
 from fairseq_mega.data.clip_scale import ClipScale
 from fairseq_mega.lab.prepare.archives import Archive, obtain, read_tar
 from fairseq_mega.lab.prepare.dataset import Dataset, Processed, Report, Scored, counted
-from fairseq_mega.lab.prepare.download import Records
 from fairseq_mega.lab.prepare.layouts import CLIPS as TENSORS
-from fairseq_mega.lab.prepare.options import USUAL, archive, folder_option, one_of, option
+from fairseq_mega.lab.prepare.options import USUAL, archive, option
 from fairseq_mega.lab.prepare.progress import follow, print_line
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from fairseq_mega.tasks.speech_commands import FOLDER, SCALINGS
@@ -101,12 +100,6 @@ The samples are divided by 32768 twice, and every time position is standardised 
 is in [-1, 1] already. The 1e-5 then outweighs the deviation: values are near 0.2, with --scaling once near 1."""
 
 
-def _files(folder: Path) -> Iterator[Tuple[str, bytes]]:
-    for word in WORDS:
-        for path in sorted((folder / word).glob("*.wav")):
-            yield f"{word}/{path.name}", path.read_bytes()
-
-
 def _read(files: Iterator[Tuple[str, bytes]], smoke: bool) -> Tuple[np.ndarray, np.ndarray, int]:
     """Return clips (n, SAMPLES) int16 and labels (n,) in sorted order, and the number of clips of another length.
 
@@ -158,12 +151,8 @@ def statistics_of(samples: np.ndarray, divisor: float) -> Tuple[np.ndarray, np.n
 
 def make(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Read the clips, split, scale and standardise them, and write tensors."""
-    inputs: Records = {}
-    if args.dir is not None:
-        files, origin = _files(args.dir), "unpacked Speech Commands (--dir)"
-    else:
-        path, inputs = obtain(ARCHIVE, args.archive, work.raw)
-        files, origin = read_tar(path, lambda name: _MEMBER.fullmatch(name) is not None), ARCHIVE.url
+    path, inputs = obtain(ARCHIVE, args.archive, work.raw, not args.smoke)
+    files = read_tar(path, lambda name: _MEMBER.fullmatch(name) is not None)
     samples, labels, dropped = _read(files, args.smoke)
     print_line(f"{len(labels)} clips of {SAMPLES} samples, {dropped} of another length dropped")
     divisor = FULL_SCALE ** SCALINGS[args.scaling]
@@ -184,7 +173,7 @@ def make(args: argparse.Namespace, work: WorkFolder) -> Report:
         "files in sorted order: the split differs from the authors' tensors",
         f"samples divided by 32768 {args.scaling}; per position minus mean, by standard deviation (n - 1) + {EPSILON}",
     ]
-    return Report(origin, counts, inputs, notes, card={RATE_ENTRY: str(RATE)})
+    return Report(ARCHIVE.url, counts, inputs, notes, card={RATE_ENTRY: str(RATE)})
 
 
 DATASETS = (
@@ -192,17 +181,13 @@ DATASETS = (
         "speech-commands",
         DETAILS,
         (
-            one_of(
-                archive(ARCHIVE.name),
-                folder_option("--dir", text="folder of the unpacked archive, with WORD/NAME.wav"),
-            ),
+            archive(ARCHIVE.name),
             option(
                 "--scaling", choices=SCALINGS, default="twice", help=f"divide samples by 32768 once or twice{USUAL}"
             ),
         ),
         make,
         reads=lambda args: {"any_count": bool(args.smoke)},
-        members={"dir": WORDS},
         layout=TENSORS,
         task_options={"--scaling": "sc_scaling"},
         scored=Scored(5_247),
