@@ -45,8 +45,7 @@ def write_sounds(path: Path, count: int, label: str) -> None:
 
 
 def write_documents(path: Path, count: int, label: str) -> None:
-    path.mkdir(parents=True)
-    (path / "a.txt").write_text("\n\n".join(f"{path.name} is text number {number}" for number in range(count)))
+    path.write_text("\n\n".join(f"{path.name} is text number {number}" for number in range(count)))
 
 
 KINDS: Dict[str, Tuple[Callable[[Path, int, str], None], Tuple[object, ...]]] = {

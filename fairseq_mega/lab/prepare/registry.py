@@ -42,8 +42,8 @@ LISTED: Dict[str, Listed] = {
         LANGUAGE, "a dictionary of English as bytes or words, from a Debian package", "language_modeling.texts"
     ),
     "text-lm": Listed(LANGUAGE, "your own text as words, subwords or bytes", "language_modeling.texts"),
-    "pg19": Listed(LANGUAGE, "PG-19, books as JSON lines", "language_modeling.pg19"),
-    "own-documents": Listed(LANGUAGE, "your own documents as JSON lines", "language_modeling.own_documents"),
+    "pg19": Listed(LANGUAGE, "PG-19, books as JSON lines", "language_modeling.documents"),
+    "own-documents": Listed(LANGUAGE, "your own documents as JSON lines", "language_modeling.documents"),
     "recall": Listed(LABELS, "pairs of keys and values, of which keys are asked for", "language_modeling.labelled"),
     "tracking": Listed(LABELS, "running sums of digits, such as the parity", "language_modeling.labelled"),
     "needle": Listed(LABELS, "a number in a text, which is asked for at the end", "language_modeling.labelled"),
