@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairseq_mega.lab.prepare.progress import SPLITS
-from fairseq_mega.lab.prepare.translation.dataset import write_own_pairs
 from fairseq_mega.lab.prepare.translation.parallel_text import (
     HELP_RULES,
     Corpus,
@@ -20,6 +19,7 @@ from fairseq_mega.lab.prepare.translation.parallel_text import (
     rejection,
     remove_repeats,
     split_sentences,
+    write_own_pairs,
     write_pairs,
 )
 from tests.support.in_process import in_process  # noqa: F401

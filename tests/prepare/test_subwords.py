@@ -10,8 +10,7 @@ from fairseq.data import Dictionary
 
 from fairseq_mega.lab.prepare.language_modeling.splitting import cut_words
 from fairseq_mega.lab.prepare.sentencepieces import train_model
-from fairseq_mega.lab.prepare.translation.dataset import LONGEST, cut_pairs
-from fairseq_mega.lab.prepare.translation.parallel_text import Pair, write_pairs
+from fairseq_mega.lab.prepare.translation.parallel_text import LONGEST, Pair, cut_pairs, write_pairs
 
 
 @pytest.fixture

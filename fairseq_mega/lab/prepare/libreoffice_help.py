@@ -9,7 +9,6 @@ from fairseq_mega.lab.prepare.progress import follow
 
 PACKAGES = {"en-US": "libreoffice-help-en-us", "de": "libreoffice-help-de"}  # by the language's folder
 HELP = Path("usr/share/libreoffice/help")
-UNPACKED = {"packages": (str(HELP),)}  # the part of their folder that is read
 Paragraph = Tuple[str, str]  # identifier and text
 Page = Tuple[str, List[Tuple[str, str]]]  # path below the language's folder, with forward slashes; source and target
 

@@ -44,12 +44,12 @@ LISTED: Dict[str, Listed] = {
     "text-lm": Listed(LANGUAGE, "your own text as words, subwords or bytes", "language_modeling.texts"),
     "pg19": Listed(LANGUAGE, "PG-19, books as JSON lines", "language_modeling.documents"),
     "own-documents": Listed(LANGUAGE, "your own documents as JSON lines", "language_modeling.documents"),
-    "recall": Listed(LABELS, "pairs of keys and values, of which keys are asked for", "language_modeling.labelled"),
-    "tracking": Listed(LABELS, "running sums of digits, such as the parity", "language_modeling.labelled"),
-    "needle": Listed(LABELS, "a number in a text, which is asked for at the end", "language_modeling.labelled"),
+    "recall": Listed(LABELS, "pairs of keys and values, of which keys are asked for", "generators.labelled"),
+    "tracking": Listed(LABELS, "running sums of digits, such as the parity", "generators.labelled"),
+    "needle": Listed(LABELS, "a number in a text, which is asked for at the end", "generators.labelled"),
     "wmt16": Listed(PAIRS, "WMT'16, English and German", "wmt16"),
-    "own-pairs": Listed(PAIRS, "sentences of your own and their translations", "translation.dataset"),
-    "help-pairs": Listed(PAIRS, "LibreOffice help, from Debian packages", "translation.dataset"),
+    "own-pairs": Listed(PAIRS, "sentences of your own and their translations", "translation.parallel_text"),
+    "help-pairs": Listed(PAIRS, "LibreOffice help, from Debian packages", "translation.parallel_text"),
 }
 
 
