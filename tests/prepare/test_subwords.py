@@ -97,8 +97,10 @@ def test_a_model_depends_on_its_text_alone(
 
 
 def test_bytes_stand_for_rare_characters(tmp_path: Path) -> None:
-    """A vocabulary with bytes keeps its size, however many characters there are."""
-    text = [HAN[n % 20] * 20 + HAN[n % 150] * (n < 150) for n in range(600)]
+    """A vocabulary with bytes keeps its size if the commonest characters fit; else it is refused."""
+    text = [HAN[n % 20] * 1000 + HAN[n % 150] * (n < 150) for n in range(600)]
     assert train_model(text, tmp_path / "model", 320, byte_fallback=True) <= 320
     processor = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "model.model"))
     assert all(processor.decode(processor.encode(line)) == line for line in text)
+    with pytest.raises(ValueError, match="320 subwords"):
+        train_model(HAN, tmp_path / "model", 320, byte_fallback=True)

@@ -4,7 +4,7 @@ import io
 import os
 from collections import Counter
 from pathlib import Path
-from typing import Any, List, Mapping, Sequence, Tuple
+from typing import Any, List, Mapping, Sequence
 
 import sentencepiece
 
@@ -17,7 +17,7 @@ DICTIONARY = "dict.txt"  # beside text that is cut into subwords
 RESERVED = frozenset(("<s>", "<pad>", "</s>"))
 LONGEST_LINE = 1 << 24  # bytes; sentencepiece omits lines above 4,192 by default
 SPECIAL = 4  # subwords of sentencepiece's own: unknown, begin, end and the blank
-LEAST_COVERED = 0.98  # of the characters of a text: sentencepiece accepts no less
+COVERED = 0.9995  # of the characters of a text, where the subwords are too few for all
 BYTES = 256  # subwords of a model with byte_fallback
 THREADS = 16  # on every machine: the model records their number
 
@@ -34,8 +34,7 @@ def train_model(
     The file depends on the lines and options alone, not on its place or the machine. Text is not normalised, so that
     decoding restores the text, except for white space. A text too small for the requested size gets a smaller
     vocabulary. With ``byte_fallback`` there is a subword for every byte, and no text is unknown: the ends of its lines
-    and every blank come back as well; where there are too many characters for the subwords, rare ones are spelled in
-    bytes.
+    and every blank come back as well; rare characters are spelled in bytes where the subwords are too few for all.
     Without it every character has a subword: if characters would be three quarters of the subwords, the vocabulary is
     larger, with half of ``vocabulary_size`` for longer subwords.
 
@@ -51,8 +50,7 @@ def train_model(
     needed = len(characters) + SPECIAL
     requested, coverage = vocabulary_size, 1.0
     if byte_fallback and needed + BYTES > vocabulary_size:
-        coverage, kept = most_covered(characters, max(0, vocabulary_size - SPECIAL - BYTES) // 2)
-        requested = max(requested, kept + SPECIAL + BYTES)
+        coverage = COVERED
     elif not byte_fallback and 4 * needed > 3 * vocabulary_size:
         requested = needed + vocabulary_size // 2
     try:
@@ -81,19 +79,6 @@ def train_model(
     size = sentencepiece.SentencePieceProcessor(model_file=f"{prefix}.model").get_piece_size()
     print_line(f"{prefix.name}.model: {size:,} subwords, {vocabulary_size:,} requested")
     return int(size)
-
-
-def most_covered(characters: Mapping[str, int], most: int) -> Tuple[float, int]:
-    """Return the share of a text that its ``most`` commonest characters make up, and how many these are.
-
-    They are more than ``most`` where these make up less than sentencepiece accepts.
-    """
-    total, covered, kept = sum(characters.values()), 0, 0
-    for count in sorted(characters.values(), reverse=True):
-        if kept >= most and covered >= LEAST_COVERED * total:
-            break
-        covered, kept = covered + count, kept + 1
-    return min(1.0, covered / total), kept
 
 
 def write_dictionary(processor: Any, counts: Mapping[str, int], file: Path) -> int:
