@@ -20,7 +20,6 @@ from fairseq_mega.data.card import kept_bytes
 from fairseq_mega.data.clip_scale import ClipScale
 from fairseq_mega.data.image_folder import read_image
 from fairseq_mega.data.text_units import ByteUnit, own_tokens, text_unit
-from fairseq_mega.lab.prepare.archives import open_text
 from fairseq_mega.lab.prepare.classification.sounds import fitted, read_sound
 from fairseq_mega.lab.prepare.generators.listops import TOKENS, model_input
 from fairseq_mega.lab.prepare.progress import print_line
@@ -87,8 +86,8 @@ class TextReader(Reader):
 
     def read_file(self, path: Path) -> Item:
         """Return the item of a file of text without its last line end."""
-        with open_text(path, "surrogateescape", newline="") as file:
-            return str(path), self._inputs(file.read().rstrip("\r\n"), str(path))
+        text = path.read_bytes().decode("utf-8-sig", "surrogateescape")
+        return str(path), self._inputs(text.rstrip("\r\n"), str(path))
 
     def _inputs(self, text: str, place: str) -> Dict[str, Tensor]:
         documents = text.split("\t") if self.task.documents == 2 else [text]

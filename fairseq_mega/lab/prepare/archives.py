@@ -1,7 +1,6 @@
 """Archives and packed files: own copies or downloads, checked, and read without unpacking them; lines and tables."""
 
 import gzip
-import io
 import tarfile
 import zipfile
 import zlib
@@ -87,27 +86,9 @@ def read_tar(path: Path, selects: Callable[[str], bool]) -> Iterator[Tuple[str, 
                 yield name, stream.read()
 
 
-def open_packed(path: Path) -> IO[bytes]:
-    """Open a file that may be packed with gzip, as the ending .gz or .dz of its name shows."""
-    return cast(IO[bytes], gzip.open(path) if path.suffix.lower() in (".gz", ".dz") else open(path, "rb"))
-
-
-@contextmanager
-def open_text(path: Path, errors: str = "strict", newline: Optional[str] = None) -> Iterator[IO[str]]:
-    """Open a file in UTF-8, plain or packed, for reading as text without its byte-order mark.
-
-    Raises ValueError that names the file, if it is not UTF-8 or is damaged; also while it is read.
-    """
-    try:
-        with naming_damage(path), io.TextIOWrapper(open_packed(path), "utf-8-sig", errors, newline) as text:
-            yield text
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: {error}") from error
-
-
 def read_lines(path: Path, keep_end: bool = False) -> Iterator[Tuple[int, bytes]]:
     """Yield number (from 1) and bytes of each line of a text file, plain or packed."""
-    with naming_damage(path), open_packed(path) as stream:
+    with naming_damage(path), gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as stream:
         for number, line in enumerate(stream, start=1):
             yield number, line if keep_end else line.rstrip(b"\r\n")
 

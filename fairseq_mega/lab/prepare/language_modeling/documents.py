@@ -16,7 +16,7 @@ from fairseq_mega.data.class_folders import listing
 from fairseq_mega.data.json_lines import ENDINGS, Source, bad_line, text_of
 from fairseq_mega.data.text_cleaning import LINES
 from fairseq_mega.data.text_units import MODEL_FILE, SubwordUnit
-from fairseq_mega.lab.prepare.archives import BYTE_ORDER_MARK, decoded_lines, open_text, read_lines
+from fairseq_mega.lab.prepare.archives import BYTE_ORDER_MARK, decoded_lines, read_lines
 from fairseq_mega.lab.prepare.dataset import Dataset, Report
 from fairseq_mega.lab.prepare.download import check_digests, fetch, fetch_missing, record_of, records_of
 from fairseq_mega.lab.prepare.layouts import COUNTED_DOCUMENTS, DOCUMENTS, WORDS_FILE
@@ -106,8 +106,7 @@ def write_books(split: str, books: List[Path], target: Path) -> Dict[str, Any]:
     words = size = 0
     with written_whole(target) as partial, partial.open("w", encoding="utf-8") as lines:
         for book in follow(books, split, "books", len(books)):
-            with open_text(book, newline="") as file:
-                text = file.read()
+            text = "".join(decoded_lines(book))
             words, size = words + len(text.split()), size + len(text.encode())
             lines.write(json.dumps({"text": text, "book": book.stem}, ensure_ascii=False) + "\n")
     return {"books": len(books), "bytes": size, "words_between_blanks": words}
