@@ -12,7 +12,6 @@ from typing import Any, Callable, Dict, Iterator, List
 import pytest
 
 from fairseq_mega.data.text_units import MODEL_FILE, DocumentUnit, SubwordVocabulary
-from fairseq_mega.lab.prepare import download
 from fairseq_mega.lab.prepare.language_modeling import documents as pg19
 from fairseq_mega.lab.prepare.language_modeling.documents import documents_of
 from fairseq_mega.lab.prepare.layouts import WORDS_FILE, words_of
@@ -86,7 +85,6 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def bucket(files: Dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
-    monkeypatch.setattr(download.time, "sleep", lambda _: None)
     with Bucket(dict(files)) as running:
         monkeypatch.setattr(pg19, "HOST", running.host)
         thread = threading.Thread(target=running.serve_forever)

@@ -37,7 +37,6 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )
     monkeypatch.setitem(CORPORA, "wikitext-2", wikitext)
     monkeypatch.setitem(CORPORA, "enwik8", enwik8)
-    monkeypatch.setattr(download, "WAIT", 0)
     return tmp_path
 
 

@@ -138,11 +138,11 @@ def test_from_the_server_to_the_table(
 ) -> None:
     files = archive_of(recipe, out)
     content = pack(tmp_path / "made.zip", files).read_bytes()
-    monkeypatch.setattr("time.sleep", lambda seconds: None)
     with Server.running(content) as server:
         monkeypatch.setattr(weights, "HOST", server.url.rpartition("/")[0])
         server.breaks = [1000, 2000]
-        assert score(recipe, out, "--checkpoint", "published", "--archives", tmp_path) == 0
+        words = ("--checkpoint", "published", "--archives", tmp_path)
+        assert [score(recipe, out, *words) for _ in range(3)] == [1, 1, 0]
         assert server.ranges == [None, "bytes=1000-", "bytes=3000-"]
     printed = capsys.readouterr()
     assert "train: begins" not in printed.err and "SHA-256" in printed.err and ", in the recipe " in printed.err

@@ -14,8 +14,6 @@ class Server(http.server.ThreadingHTTPServer):
         self.content = content
         self.breaks: List[int] = []
         self.ranges: List[Optional[str]] = []
-        self.status = 0
-        self.ignore_ranges = False
 
     @property
     def url(self) -> str:
@@ -27,9 +25,11 @@ class Server(http.server.ThreadingHTTPServer):
         with cls(content) as server:
             thread = threading.Thread(target=server.serve_forever)
             thread.start()
-            yield server
-            server.shutdown()
-            thread.join()
+            try:
+                yield server
+            finally:
+                server.shutdown()
+                thread.join()
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -38,10 +38,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         wanted = self.headers.get("Range")
         self.server.ranges.append(wanted)
-        if self.server.status:
-            self.send_error(self.server.status)
-            return
-        start = int(wanted[len("bytes=") : -1]) if wanted and not self.server.ignore_ranges else 0
+        start = int(wanted[len("bytes=") : -1]) if wanted else 0
         if start >= len(self.server.content):
             self.send_response(416)
             self.send_header("Content-Range", f"bytes */{len(self.server.content)}")

@@ -178,8 +178,6 @@ def make(
     with work.held():
         if work.finished:
             print_line(f"{args.out}: {dataset.name} is there already, made with these settings; nothing to do")
-        elif work.built:
-            work.publish()
         else:
             check_paths(args)
             dataset.check(args)
@@ -187,7 +185,7 @@ def make(
             for split, counts in report.splits.items():
                 if not next(iter(counts.values())):
                     raise ValueError(f"no example is left for {split}: give more data")
-            work.publish({**describe(dataset, report, work), **provenance()})
+            work.publish({**describe(dataset, report, work), **provenance()}, report.parts)
 
 
 def describe(dataset: Dataset, report: Report, work: WorkFolder) -> Dict[str, Any]:

@@ -1,10 +1,8 @@
-"""Fetch files over HTTP, continuing partial downloads; compare their checksums, and record them for card.json."""
+"""Fetch files over HTTP, also after an interruption; compare their checksums, and record them for card.json."""
 
 import hashlib
 import http.client
 import os
-import time
-import urllib.error
 import urllib.request
 from collections import Counter
 from pathlib import Path
@@ -13,7 +11,6 @@ from typing import Any, Dict, Iterable, Optional
 from fairseq_mega.lab.prepare.progress import follow, print_line
 from fairseq_mega.lab.runs.files import blocks_of
 
-ATTEMPTS, WAIT = 8, 5.0  # times that a transfer is tried, and the seconds between
 Records = Dict[str, Dict[str, Any]]  # by file name: bytes, sha256, and for instance url or version
 
 
@@ -21,58 +18,32 @@ class DownloadError(ValueError):
     """A file is missing, damaged or cannot be fetched; the message names both sizes or checksums."""
 
 
-def fetch(url: str, path: Path, remedy: str = "") -> int:
-    """Download ``url`` to ``path`` and return its size in bytes; a ``.partial`` file is continued.
+def fetch(url: str, path: Path, remedy: str = "") -> None:
+    """Download ``url`` to ``path``; a ``.partial`` file of an earlier call is continued.
 
-    Raises :class:`DownloadError` with the remedy where all attempts fail, or the size that the server announced is not
-    reached; the partial file is kept for the next run.
+    Raises :class:`DownloadError` with the remedy where this fails, or the size that the server announced is not
+    reached; the partial file is kept for the next call.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
-    problem = ""
-    for attempt in range(ATTEMPTS):
-        if attempt:
-            print_line(f"{path.name}: {problem}; attempt {attempt + 1} of {ATTEMPTS}")
-            time.sleep(WAIT)
-        try:
-            expected = _transfer(url, partial)
-        except urllib.error.HTTPError as error:
-            problem = f"HTTP status {error.code} ({error.reason})"
-            if error.code < 500 and error.code not in (408, 416, 429):
-                break
-            continue
-        except (OSError, http.client.HTTPException) as error:
-            problem = str(getattr(error, "reason", error)) or type(error).__name__
-            continue
-        found = partial.stat().st_size
-        if expected in (None, found):
-            os.replace(partial, path)
-            return found
-        problem = f"expected {expected} bytes, found {found}"
-    remedy = remedy or f"Run the same command again to continue, or fetch the file by other means and name it {path}"
-    raise DownloadError(f"{url}: {problem}. {remedy}")
-
-
-def _transfer(url: str, partial: Path) -> Optional[int]:
-    """Append the missing bytes of ``url`` to ``partial``; return the size that the whole file should have."""
     done = partial.stat().st_size if partial.exists() else 0
     request = urllib.request.Request(url, headers={"Range": f"bytes={done}-"} if done else {})
     try:
-        reply = urllib.request.urlopen(request, timeout=60)
-    except urllib.error.HTTPError as error:
-        if error.code == 416:  # the server has nothing beyond our bytes: the file is complete, or another one
-            if (error.headers.get("Content-Range") or "").rpartition("/")[2] == str(done):
-                return done
+        with urllib.request.urlopen(request, timeout=60) as reply:
+            done = done if reply.status == 206 else 0
+            length = reply.headers.get("Content-Length")
+            expected = None if length is None else done + int(length)
+            with open(partial, "ab" if done else "wb") as stream:
+                for block in follow(blocks_of(reply), path.name, "B", expected, done, len):
+                    stream.write(block)
+        if expected not in (None, partial.stat().st_size):
+            raise OSError(f"expected {expected} bytes, found {partial.stat().st_size}")
+    except (OSError, http.client.HTTPException) as error:
+        if getattr(error, "code", None) == 416:  # the server has nothing beyond these bytes: of another file, perhaps
             partial.unlink()
-        raise
-    with reply:
-        length = reply.headers.get("Content-Length")
-        done = done if reply.status == 206 else 0
-        expected = None if length is None else done + int(length)
-        with open(partial, "ab" if done else "wb") as stream:
-            for block in follow(blocks_of(reply), partial.stem, "B", expected, done, len):
-                stream.write(block)
-    return expected
+        remedy = remedy or f"Run the same command again to continue, or fetch the file and name it {path}"
+        raise DownloadError(f"{url}: {error}. {remedy}") from error
+    os.replace(partial, path)
 
 
 def fetch_missing(url: str, path: Path, remedy: str = "", allowed: bool = True) -> None:

@@ -5,10 +5,10 @@ import json
 import os
 import shutil
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, Optional, Sequence
+from typing import Any, Callable, Dict, Iterator, Sequence
 
 from fairseq_mega.compat.files.locks import InUse, acquire
-from fairseq_mega.data.card import CARD_FILE, RECORDS, is_recorded, options_of, record_of
+from fairseq_mega.data.card import CARD_FILE, is_recorded, options_of
 from fairseq_mega.lab.prepare.progress import print_line
 from fairseq_mega.lab.runs.files import write_json
 from fairseq_mega.lab.runs.stages import stage
@@ -39,11 +39,6 @@ class WorkFolder:
         """Return whether the whole data set is in its place."""
         return is_recorded(self.out)
 
-    @property
-    def built(self) -> bool:
-        """Return whether the data set is made in the folder for output, and not yet wholly moved to its place."""
-        return is_recorded(self.output)
-
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
         """Work in the folder within the block; what a later run can use is kept, everything else unfinished removed.
@@ -55,7 +50,7 @@ class WorkFolder:
         # Without empty folders, which a training that fails without data leaves as its --save-dir.
         names = {path.name for path in self.out.iterdir() if not path.is_dir() or any(path.iterdir())}
         foreign = sorted(names & set(self._leaves) if self._leaves else names - {UNFINISHED, RAW})
-        if foreign and not self.finished and not self.built:
+        if foreign and not self.finished:
             raise ValueError(
                 f"--out {self.out} holds {', '.join(foreign[:3])} but no {CARD_FILE} of this command: give a new folder"
             )
@@ -74,8 +69,8 @@ class WorkFolder:
 
     def _claim(self) -> None:
         """Compare the settings with those of an earlier run, of which parts alone are kept if it was interrupted."""
-        if self.finished or self.built:
-            self._compare(options_of(self.out if self.finished else self.output))
+        if self.finished:
+            self._compare(options_of(self.out))
             return
         record = self._unfinished / "settings.json"
         if record.exists() and self.parts.is_dir() and any(self.parts.iterdir()):
@@ -87,7 +82,7 @@ class WorkFolder:
         write_json(record, self.settings)
 
     def _clear(self) -> None:
-        if self.finished or self.built:
+        if self.finished:
             return
         for folder in (self.output, self.scratch):
             shutil.rmtree(folder, ignore_errors=True)
@@ -125,15 +120,11 @@ class WorkFolder:
         stage(self.parts, name, work)
         return folder
 
-    def publish(self, card: Optional[Dict[str, Any]] = None) -> None:
-        """Move the data set into its place; ``card`` becomes card.json (None: it was written before)."""
-        if card is not None:
-            write_json(self.output / CARD_FILE, {**card, "settings": self.settings})
-        names = {name.partition("/")[0] for name in record_of(self.output).get("files", {})}
-        moved = sorted([*self.output.iterdir(), *(self.parts / name for name in names)])
-        moved.sort(key=lambda path: path.name in RECORDS)  # the card last
-        for path in filter(Path.exists, moved):
+    def publish(self, card: Dict[str, Any], parts: Sequence[str] = ()) -> None:
+        """Move the data set, with some parts, into its place; ``card`` becomes card.json, the last file."""
+        for path in (*self.output.iterdir(), *(self.parts / name for name in parts)):
             os.replace(path, self.out / path.name)
+        write_json(self.out / CARD_FILE, {**card, "settings": self.settings})
         shutil.rmtree(self._unfinished, ignore_errors=True)
         print_line(f"done: {self.out} (its origin: {self.out / CARD_FILE})")
 
