@@ -1,6 +1,5 @@
 """A text of one's own, by every unit, from the file to a continuation: text goes in and text comes out."""
 
-import json
 import shutil
 from itertools import islice
 from pathlib import Path
@@ -38,7 +37,9 @@ def trained(request: pytest.FixtureRequest, device_flags, tmp_path_factory: pyte
     folder = tmp_path_factory.mktemp(request.param)
     text = folder / "my text.txt"
     text.write_text("".join(f"{line}\n" for line in LINES * 150), encoding="utf-8")
-    options = ["--unit", request.param, "--train", text, "--out", folder / "text", "--blocks", 1]
+    (folder / "test.txt").write_text("".join(f"{line}\n" for line in LINES * 8), encoding="utf-8")
+    options = ["--unit", request.param, "--train", text, "--out", folder / "text"]
+    options += ["--test", folder / "test.txt"]
     options += ["--vocab-size", 60] if request.param == "subwords" else []
     prepare("text-lm", *options).succeeded()
     data = folder / "text" / "data-bin"
@@ -70,8 +71,7 @@ def test_interactive(trained: Trained) -> None:
 
 def test_a_new_text_is_scored(trained: Trained) -> None:
     """It is scored as if it were the test text, in which the words are the same."""
-    lines = json.loads((trained.data.parent / "counts.json").read_text())["splits"]["test"]["lines"]
-    text = "".join(f"{line}\n" for line in (LINES * 150)[-lines:])
+    text = "".join(f"{line}\n" for line in LINES * 8)
     bits = exact_bits([*trained.arguments, "--gen-subset", "test", "--valid-block", "splits:1"])
     assert abs(trained.model.likelihood(text).bits_per_token - bits) < 1e-5
 

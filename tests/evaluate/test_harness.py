@@ -62,7 +62,8 @@ def trained(
     folder = tmp_path_factory.mktemp(request.param)
     (folder / "train.txt").write_text(TEXT * 9, encoding="utf-8")
     (folder / "test.txt").write_text(TEXT, encoding="utf-8")
-    options = ["--unit", request.param, "--train", folder / "train.txt", "--test", folder / "test.txt", "--blocks", 1]
+    options = ["--unit", request.param, "--train", folder / "train.txt"]
+    options += ["--valid", folder / "test.txt", "--test", folder / "test.txt"]
     options += ["--vocab-size", 50] if request.param == "subwords" else []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(binarised, "run_command", in_process.run_command)

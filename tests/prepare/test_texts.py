@@ -88,7 +88,7 @@ def binarise(folder: Path, data: Path) -> Path:
 @pytest.mark.parametrize("unit", ["words", "subwords", "bytes"])
 def test_what_is_split_is_what_fairseq_binarises(unit: str, text: Path, tmp_path: Path) -> None:
     out = tmp_path / "text"
-    written = cut(unit, text, out, blocks=4, held_out=0.1, vocab_size=40)["splits"]
+    written = cut(unit, text, out, held_out=0.1, vocab_size=40)["splits"]
     assert sum(part["bytes"] for part in written.values()) == text.stat().st_size
     assert sum(part["lines"] for part in written.values()) == 400
     tokens = {"bytes": text.stat().st_size + 1, "words": len(text.read_text().split()) + 400}
@@ -106,9 +106,9 @@ def test_what_is_split_is_what_fairseq_binarises(unit: str, text: Path, tmp_path
 
 
 def test_other_counts_than_the_published_are_refused(text: Path, tmp_path: Path) -> None:
-    cut("words", text, tmp_path / "text")
+    cut("words", text, tmp_path / "text", held_out=0.05)
     data = binarise(tmp_path / "text", tmp_path / "data-bin")
-    with pytest.raises(ValueError, match=r"train: expected 36718 lines \(wikitext-2 as published\), found"):
+    with pytest.raises(ValueError, match="wikitext-2 as published has .*36718.*found"):
         count(data, tmp_path / "text", published=CORPORA["wikitext-2"])
     assert CORPORA["wikitext-103"].counts()["test"] == {"lines": 4358, "tokens": 245569}
 
@@ -116,7 +116,7 @@ def test_other_counts_than_the_published_are_refused(text: Path, tmp_path: Path)
 def test_splits_that_are_given_are_taken_whole(text: Path, tmp_path: Path) -> None:
     valid = tmp_path / "valid.txt"
     valid.write_text("w1  w2\nnew\n")
-    found = cut("words", text, tmp_path / "text", valid=valid)["splits"]
+    found = cut("words", text, tmp_path / "text", valid=valid, held_out=0.05)["splits"]
     assert (tmp_path / "text" / "valid").read_text() == "w1 w2\nnew\n"
     assert found["valid"] == {"lines": 2, "tokens": 5, "bytes": 11, "symbols": 3}
     assert found["train"]["lines"] + found["test"]["lines"] == 400 and 10 <= found["test"]["lines"] <= 40
@@ -145,7 +145,7 @@ def test_an_interrupted_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(binarised, "run_command", interrupt)
     assert prepare("gcide", "--out", out, "--smoke").status == 130
     assert not (out / "data-bin").exists()
-    assert "blocks was 20 and is 4 now" in refusal("gcide", "--out", out, "--smoke", "--blocks", 4)
+    assert "limit was null and is 9 now" in refusal("gcide", "--out", out, "--smoke", "--limit", 9)
     monkeypatch.setattr(binarised, "run_command", binarise)
     assert "text: done before" in prepare("gcide", "--out", out, "--smoke", "--workers", 3).succeeded().output
     prepare("gcide", "--out", whole, "--smoke").succeeded()

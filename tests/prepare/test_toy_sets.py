@@ -20,7 +20,7 @@ RUNS: Dict[str, List[str]] = {
     **{name: [] for name, dataset in command.DATASETS.items() if dataset.toy is not None},
     "imdb --held-out": ["--held-out", "5", "--end", "--length", "20"],
     "cifar10 --side": ["--side", "8", "--limit", "20"],
-    "gcide --unit": ["--unit", "words"],
+    "text-lm --unit": ["--unit", "subwords", "--vocab-size", "90"],
     "speech-commands --scaling": ["--scaling", "once"],
 }
 # Files whose bytes depend on the versions of libraries: tensors, models of subwords and what they cut, JPEG.

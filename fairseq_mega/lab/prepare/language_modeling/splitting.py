@@ -42,19 +42,14 @@ class Cut(NamedTuple):
     valid: Optional[Path] = None  # held out of train if None, also test
     test: Optional[Path] = None
     sizes: Optional[Sequence[int]] = None  # bytes of each split, if train is cut into three parts
-    blocks: int = BLOCKS  # of train, each with a part of every split
-    held_out: float = HELD_OUT_SHARE  # share of train for valid, and for test
+    held_out: float = 0.0  # share of train for valid, and for test
     limit: Optional[int] = None  # bytes of train to use, in equal parts from all blocks
     vocab_size: int = SUBWORDS  # number of subwords to learn
-    replace_invalid: bool = False  # bytes that are not UTF-8 by U+FFFD, unless the unit is bytes
+    threshold: int = 0  # rarer words become <unk>
 
 
 def held_out_ranges(
-    path: Path,
-    splits: Sequence[str],
-    blocks: int = BLOCKS,
-    share: float = HELD_OUT_SHARE,
-    limit: Optional[int] = None,
+    path: Path, splits: Sequence[str], share: float, limit: Optional[int] = None, blocks: int = BLOCKS
 ) -> Dict[str, List[ByteRange]]:
     """Cut a file into train and the held-out `splits`, which are spread over the whole file.
 
@@ -91,7 +86,7 @@ def held_out_ranges(
         if not ranges[split]:
             raise ValueError(
                 f"{path}: no line is left for {split} of {used} bytes cut into {blocks} blocks, {share} of them for "
-                f"each of {', '.join(splits)}: give a longer text with line feeds, or fewer --blocks"
+                f"each of {', '.join(splits)}: give a longer text with line feeds"
             )
     return ranges
 
@@ -103,16 +98,16 @@ def split_ranges(cut: Cut) -> Dict[str, Tuple[Path, List[ByteRange]]]:
         return {split: (cut.train, [ByteRange(end - size, end)]) for split, size, end in ends}
     given = {split: path for split, path in (("valid", cut.valid), ("test", cut.test)) if path is not None}
     missing = [split for split in SPLITS[1:] if split not in given]
-    found = held_out_ranges(cut.train, missing, cut.blocks, cut.held_out, cut.limit)
+    found = held_out_ranges(cut.train, missing, cut.held_out, cut.limit)
     whole = {split: [ByteRange(0, path.stat().st_size)] for split, path in given.items()}
     return {split: (given.get(split, cut.train), {**found, **whole}[split]) for split in SPLITS}
 
 
-def read_words(path: Path, ranges: Sequence[ByteRange], replace_invalid: bool = False) -> Iterator[List[str]]:
+def read_words(path: Path, ranges: Sequence[ByteRange]) -> Iterator[List[str]]:
     r"""Yield the words of every line in the ranges of a UTF-8 file, which begin and end at ends of lines.
 
     Lines end at `\n` only, and are split into words as by fairseq. A byte-order mark is omitted. Raises ValueError that
-    names the line with bytes that are not UTF-8, unless they are read as U+FFFD, or with a word that fairseq reserves.
+    names the line with bytes that are not UTF-8, or with a word that fairseq reserves.
     """
     with open(path, "rb") as stream:
         for part in ranges:
@@ -121,7 +116,7 @@ def read_words(path: Path, ranges: Sequence[ByteRange], replace_invalid: bool = 
             while offset < part.end and (line := stream.readline(part.end - offset)):
                 text = line if offset else line.removeprefix(codecs.BOM_UTF8)
                 try:
-                    words = text.decode("utf-8", "replace" if replace_invalid else "strict").split()
+                    words = text.decode("utf-8").split()
                     if reserved := RESERVED.intersection(words):
                         raise ValueError(f"fairseq reserves the word {min(reserved)!r}: remove it")
                 except ValueError as error:
@@ -151,11 +146,11 @@ def size_of(ranges: Sequence[ByteRange]) -> int:
     return sum(part.end - part.begin for part in ranges)
 
 
-def write_words(path: Path, ranges: Sequence[ByteRange], target: Path, replace_invalid: bool) -> Counts:
+def write_words(path: Path, ranges: Sequence[ByteRange], target: Path) -> Counts:
     """Write the words of the ranges, separated by blanks."""
     lines = tokens = 0
     seen: Set[str] = set()
-    rows = follow(read_words(path, ranges, replace_invalid), f"{target.name}: words of {path.name}", "lines")
+    rows = follow(read_words(path, ranges), f"{target.name}: words of {path.name}", "lines")
     with written_whole(target) as partial, open(partial, "wb") as stream:
         for words in rows:
             lines, tokens = lines + 1, tokens + len(words) + 1
@@ -206,7 +201,7 @@ def split_text(cut: Cut, output: Path) -> None:
         if cut.unit == "bytes":
             found = write_bytes(path, ranges, folder / split)
         else:
-            found = write_words(path, ranges, folder / split, cut.replace_invalid)
+            found = write_words(path, ranges, folder / split)
         if found["tokens"] == found["lines"]:
             raise ValueError(f"{path}: {split} has {found['lines']} lines and no token; give more text")
         result["splits"][split] = found
