@@ -224,44 +224,24 @@ WMT16_LINES = {
     "newstest2015": 11,
     "newstest2016": 9,
 }
-CLAUSES = (  # subjects, verbs, objects and endings in English and German
-    (
-        ("the commission", "die Kommission"),
-        ("our president", "unser Präsident"),
-        ("a well-known lawyer", "ein wohl-bekannter Anwalt"),
-        ("the old house", "das alte Haus"),
-        ("every member", "jedes Mitglied"),
-        ("a state-of-the-art report", "ein state-of-the-art Bericht"),
-    ),
-    (("supports", "unterstützt"), ("rejects", "verwirft"), ("remembers", "erinnert"), ("describes", "beschreibt")),
-    (
-        ("the proposal", "den Vorschlag"),
-        ("“new rules”", "„neue Regeln“"),
-        ("3.5 % of the budget", "3,5 % des Haushalts"),
-        ("Europe's future (2014)", "Europas Zukunft (2014)"),
-        ("this debate", "diese Debatte"),
-    ),
-    (
-        (" .", " ."),
-        (".", "."),
-        (" today.", " heute."),
-        (" – and rightly so!", " – und zu Recht!"),
-        (" in the year 1999.", " im Jahr 1999."),
-    ),
-)
+ADJECTIVES = {"old": "alte", "new": "neue", "small": "kleine", "round": "runde"}
+THINGS = {"button": "Knopf", "text": "Text", "table": "Tisch", "printer": "Drucker", "folder": "Ordner"}
+VERBS_OF_PAIRS = {"shows": "zeigt", "opens": "öffnet", "moves": "bewegt", "holds": "hält"}
+NOUNS_OF_PAIRS = list(product(ADJECTIVES, THINGS))
+SENTENCES = [(*first, verb, *second) for first, verb, second in product(NOUNS_OF_PAIRS, VERBS_OF_PAIRS, NOUNS_OF_PAIRS)]
 
 
-def sentence_pair(rng: random.Random) -> Tuple[str, str]:
-    """Return an English-like sentence and its German-like translation."""
-    subject, verb, thing, end = map(rng.choice, CLAUSES)
-    english, german = (f"{subject[side]} {verb[side]} {thing[side]}{end[side]}" for side in (0, 1))
-    return english[0].upper() + english[1:], german[0].upper() + german[1:]
+def sentence_pair(words: Sequence[str]) -> Tuple[str, str]:
+    """Return an English sentence of SENTENCES and its translation."""
+    old, one, verb, new, other = words
+    german = f"Der {ADJECTIVES[old]} {THINGS[one]} {VERBS_OF_PAIRS[verb]} den {ADJECTIVES[new]}n {THINGS[other]}."
+    return f"The {old} {one} {verb} the {new} {other}.", german
 
 
 def corpus_pairs(corpus: Corpus) -> List[Tuple[str, str]]:
     """Return the sentence pairs of a corpus, the same ones each time; training corpora have some rough lines."""
     rng = random.Random(corpus.name)
-    pairs = [sentence_pair(rng) for _ in range(WMT16_LINES[corpus.name])]
+    pairs = [sentence_pair(words) for words in rng.sample(SENTENCES, WMT16_LINES[corpus.name])]
     if corpus in TRAINING:
         pairs[3] = ("", "")
         pairs[5] = (
@@ -300,17 +280,12 @@ def wmt16(folder: Path) -> List[str]:
 
 def help_pairs(folder: Path) -> List[str]:
     """Unpacked help pages in English and German."""
-    adjectives = {"old": "alte", "new": "neue", "small": "kleine", "round": "runde"}
-    things = {"button": "Knopf", "text": "Text", "table": "Tisch", "printer": "Drucker", "folder": "Ordner"}
-    verbs = {"shows": "zeigt", "opens": "öffnet", "moves": "bewegt", "holds": "hält"}
-    pages, nouns = 200, list(product(adjectives, things))  # a few pages are held out for valid and test
-    sentences = [(*first, verb, *second) for first, verb, second in product(nouns, verbs, nouns)]
+    pages = 200  # a few are held out for valid and test
     for page in range(pages):
         texts = {"en-US": "", "de": ""}
-        for number, (old, one, verb, new, other) in enumerate(sentences[page :: 2 * pages]):
-            german = f"Der {adjectives[old]} {things[one]} {verbs[verb]} den {adjectives[new]}n {things[other]}."
-            texts["en-US"] += f'<p id="par_id{number}">The {old} {one} {verb} the {new} {other}.</p>\n'
-            texts["de"] += f'<p id="par_id{number}">{german}</p>\n'
+        for number, words in enumerate(SENTENCES[page :: 2 * pages]):
+            for language, sentence in zip(texts, sentence_pair(words)):
+                texts[language] += f'<p id="par_id{number}">{sentence}</p>\n'
         for language, text in texts.items():
             path = folder / HELP / language / "text" / f"page{page}.html"
             path.parent.mkdir(parents=True, exist_ok=True)
