@@ -1,9 +1,8 @@
 """ListOps: the trees follow the published rules, their values are right, and a seed stands for one list."""
 
 import hashlib
-import random
 from collections import Counter
-from typing import Any, Callable, Dict, Iterable, List, Tuple
+from typing import Any, Callable, Dict, Iterable, List
 
 import numpy as np
 import pytest
@@ -104,47 +103,6 @@ def test_trees_keep_to_the_rules_and_have_their_values(name: str, examples: Exam
     assert {token for tokens in found for token in tokens} == set(TOKENS) and len(TOKENS) == 15
     arguments = Counter(number for tokens in found for number in numbers_of_arguments(tokens))
     assert set(arguments) == set(range(2, 11))
-
-
-def drawn_by_the_book(rules: ListOpsRules, chance: random.Random, level: int = 1) -> List[str]:
-    """One tree, whatever its length: the published recursion."""
-    if level == rules.max_depth or chance.random() > 0.25:
-        return [str(chance.randrange(10))]
-    tokens = [chance.choice(OPERATORS)]
-    for _ in range(chance.randint(2, 10)):
-        tokens += drawn_by_the_book(rules, chance, level + 1)
-    return [*tokens, "X"]
-
-
-def shape(tokens: List[str]) -> Tuple[int, int, int, int]:
-    """Length, depth, number of the root's arguments, operators."""
-    return (
-        len(tokens),
-        depth(tokens),
-        list(numbers_of_arguments(tokens))[-1],
-        sum(token in OPERATORS for token in tokens),
-    )
-
-
-@pytest.mark.parametrize("name", RULES)
-def test_shapes_are_distributed_as_in_the_published_recursion(name: str, trees: Trees) -> None:
-    """Drawing level by level and giving up early is to change nothing: two-sample Kolmogorov-Smirnov statistics."""
-    rules, chance, wanted = RULES[name], random.Random(8), 300
-    book: List[List[str]] = []
-    while len(book) < wanted:
-        tokens = drawn_by_the_book(rules, chance)
-        if rules.min_length < len(tokens) < rules.max_length:
-            book.append(tokens)
-    ours, theirs = (np.array([shape(tokens) for tokens in found]) for found in (trees[name], book))
-    limit = 1.95 * (1 / len(ours) + 1 / len(theirs)) ** 0.5  # exceeded once in a thousand seeds
-    for measure in range(ours.shape[1]):
-        values = np.unique(np.concatenate([ours[:, measure], theirs[:, measure]]))
-        shares = (
-            np.searchsorted(np.sort(sample[:, measure]), values, side="right") / len(sample)
-            for sample in (ours, theirs)
-        )
-        distance = np.abs(np.subtract(*shares)).max()
-        assert distance < limit, (measure, distance)
 
 
 def digest(examples: List[Example]) -> str:

@@ -70,19 +70,17 @@ def check_data(recipe: Recipe) -> None:
             f"{recipe.file}: 'data' is '{recipe.data}', which the task {task} does not read: give other data, or "
             f"task._name {' or '.join(readers)}"
         )
-    for other in catalogue().values():
-        if not recipe.measured and other.place == recipe.place and not have_same_data(recipe, other):
-            raise RecipeError(
-                f"{recipe.file}: 'data' is {described(recipe)}, and {recipe.place} is the folder of "
-                f"{described(other)}: give task.data another folder"
-            )
-    for other in in_same_place(recipe):
-        if not have_same_data(recipe, other):
-            raise RecipeError(
-                f"{recipe.file}: 'data' is {described(recipe)}, and {recipe.report} shows its number for "
-                f"{described(other)}, as 'cell' has the task {recipe.cell.get('task')}: give 'cell' another task, or "
-                "another 'report'"
-            )
+    same = [other for other in catalogue().values() if not recipe.measured and other.place == recipe.place]
+    shared = [(f"{recipe.place} is the folder", "task.data another folder", same)]
+    shared.append(
+        (f"{recipe.report} shows its number", "'cell' another task, or another 'report'", in_same_place(recipe))
+    )
+    for problem, remedy, others in shared:
+        for other in others:
+            if not have_same_data(recipe, other):
+                raise RecipeError(
+                    f"{recipe.file}: 'data' is {described(recipe)}, and {problem} for {described(other)}: give {remedy}"
+                )
 
 
 def described(recipe: Recipe) -> str:

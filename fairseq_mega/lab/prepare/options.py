@@ -101,12 +101,6 @@ WORKERS = option(
 )
 
 
-def check_together(args: argparse.Namespace, *names: str) -> None:
-    """Raise ValueError if some of the options that set these attributes are passed without the others."""
-    if len({getattr(args, name) is None for name in names}) > 1:
-        raise ValueError(f"{' and '.join(map(flag, names))} are passed together")
-
-
 def check_paths(args: argparse.Namespace) -> None:
     """Raise ValueError naming the option of a file or folder that does not exist, but for those that are written."""
     for name, value in vars(args).items():

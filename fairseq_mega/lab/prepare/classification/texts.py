@@ -28,10 +28,8 @@ from fairseq_mega.lab.prepare.options import (
     LIMIT,
     WORKERS,
     archive,
-    check_together,
     file_option,
     number_option,
-    one_of,
     seed,
     switch,
 )
@@ -250,8 +248,10 @@ def _reviews_of_table(path: Path) -> List[Review]:
 
 def make_imdb(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Read the reviews and write them."""
-    if args.tsv_train is not None:
-        files = {"train": args.tsv_train, "test": args.tsv_test}
+    files = {"train": args.tsv_train, "test": args.tsv_test}
+    if None in files.values() and any(files.values()):
+        raise ValueError("--tsv-train and --tsv-test are passed together")
+    if any(files.values()):
         inputs = records_of(files.values())
         parts = {part: _reviews_of_table(path) for part, path in files.items()}
         origin = "tables of reviews (--tsv-train, --tsv-test)"
@@ -348,15 +348,14 @@ DATASETS = (
         "imdb",
         IMDB,
         (
-            one_of(archive(IMDB_ARCHIVE.name), file_option("--tsv-train", text=REVIEWS)),
-            file_option("--tsv-test", text=REVIEWS),
+            archive(IMDB_ARCHIVE.name),
+            *(file_option(f"--tsv-{part}", text=REVIEWS) for part in ("train", "test")),
             number_option("--held-out", 0, "hold N reviews of train out for valid; 0: valid is test", 0),
             KEPT_LENGTH,
             switch("--end", "keep the last bytes of each review, not the first"),
             LIMIT,
         ),
         make_imdb,
-        check=lambda args: check_together(args, "tsv_train", "tsv_test"),
         layout=TEXTS,
         scored=Scored(25_000, 31_714_156 / 25_000),  # bytes of the test reviews, at most 4,000 of each, with </s>
         processed=Processed("lra.zip", ("imdb", "text"), BYTES_SEEN),
