@@ -59,16 +59,12 @@ class Sources(NamedTuple):
 
 @dataclass(frozen=True)
 class Dataset:
-    """A data set of the command: everything that is known of it.
-
-    Its functions ``check...`` raise ValueError before anything is made.
-    """
+    """A data set of the command: everything that is known of it."""
 
     name: str
     details: str  # sizes, times and layout, for its --help
     options: Tuple[Option, ...]  # beside --out and --smoke
     make: Callable[[argparse.Namespace, WorkFolder], Report]  # writes the data set below work.output, or as parts
-    check: Callable[[argparse.Namespace], None] = lambda args: None  # of options that exclude each other
     # Files and values that the result depends on and that no option names as they are, by a name for each.
     reads: Callable[[argparse.Namespace], Mapping[str, Any]] = lambda args: {}
     # By option, patterns of the files that are read in its folder; without patterns all files.
@@ -180,7 +176,6 @@ def make(
             print_line(f"{args.out}: {dataset.name} is there already, made with these settings; nothing to do")
         else:
             check_paths(args)
-            dataset.check(args)
             report = dataset.make(args, work)
             for split, counts in report.splits.items():
                 if not next(iter(counts.values())):

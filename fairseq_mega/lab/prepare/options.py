@@ -2,11 +2,15 @@
 
 import argparse
 from pathlib import Path
-from typing import Any, Callable, List, Sequence, Tuple
+from typing import Any, Callable, List, Optional, Sequence, Tuple
 
+import numpy as np
+
+from fairseq_mega.lab.prepare.progress import SPLITS
 from fairseq_mega.lab.runs.options import at_least, flag, usable_cores
 
 SUBWORDS = 8000
+SEED = 42  # of the divisions and the subsets
 WRITTEN = ("out", "archives")  # the second one is a folder that archives may be downloaded to
 LENGTH = 4000  # bytes of a text that are kept by default
 USUAL = " (default: %(default)s)"
@@ -66,7 +70,7 @@ def seed(things: str) -> Option:
     return number_option("--seed", 1, f"seed of the {things}", 0)
 
 
-def sources(things: str, *older: str, required: bool = True, **others: Any) -> Tuple[Option, ...]:
+def sources(things: str, *older: str, **others: Any) -> Tuple[Option, ...]:
     """Return --train, --valid and --test of data of one's own.
 
     Args:
@@ -76,7 +80,7 @@ def sources(things: str, *older: str, required: bool = True, **others: Any) -> T
     dest, form = (older or ("--train",))[0].lstrip("-"), {"type": Path, "metavar": "FILE", **others}
     held_out = "(default: held out of --train)"
     return (
-        option("--train", *older, dest=dest, required=required, help=f"{things} to train on", **form),
+        option("--train", *older, dest=dest, required=True, help=f"{things} to train on", **form),
         *(option(f"--{split}", help=f"{things} of {split} {held_out}", **form) for split in ("valid", "test")),
     )
 
@@ -95,6 +99,26 @@ SMOKE = option("--smoke", action="store_const", const=True, help="make a little 
 KEPT_LENGTH = number_option("--length", LENGTH, "bytes to keep of the beginning of a text")
 KEPT = "keep this many examples of each split (or of train, valid and test), drawn with a fixed seed"
 LIMIT = option("--limit", type=parse_limit, metavar="N[,N,N]", help=KEPT)
+
+
+def kept(split: str, size: int, limit: Optional[List[int]], drawn_as: Optional[str] = None) -> np.ndarray:
+    """Return the indices (n,) int64 of the kept ones of ``size`` examples: all in order, or a random subset in random
+    order.
+
+    Files are often sorted by label: their first examples would all be of one class. ``drawn_as`` names another split to
+    draw like: two splits of the same examples then keep the same examples, if their limits are equal.
+    """
+    if limit is None:
+        return np.arange(size)
+    order = np.random.default_rng((SEED, SPLITS.index(drawn_as or split))).permutation(size)
+    return order[: limit[SPLITS.index(split)]]
+
+
+def note_on_limit(limit: Optional[List[int]]) -> List[str]:
+    """Return the note on --limit in card.json."""
+    return [] if limit is None else [f"a random subset (seed 42) of at most {limit} examples of {', '.join(SPLITS)}"]
+
+
 # The result does not depend on it.
 WORKERS = option(
     "--workers", type=at_least(1), default=usable_cores(), metavar="N", help="number of processes (default: cores)"

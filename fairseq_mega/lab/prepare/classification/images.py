@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, NamedTuple, Tuple
 
 import numpy as np
+import torch
 
 from fairseq_mega.lab.prepare.archives import Archive, obtain, read_tar
-from fairseq_mega.lab.prepare.classification.subsets import kept, note_on_limit, random_split
 from fairseq_mega.lab.prepare.dataset import Dataset, Processed, Report, Scored, counted
 from fairseq_mega.lab.prepare.download import Records
 from fairseq_mega.lab.prepare.generators.pathfinder import RULES, generate_pathfinder
@@ -22,12 +22,15 @@ from fairseq_mega.lab.prepare.layouts import IMAGES
 from fairseq_mega.lab.prepare.lra_archive import HARD, RELEASED, Part, released_files
 from fairseq_mega.lab.prepare.options import (
     LIMIT,
+    SEED,
     WORKERS,
     archive,
+    kept,
+    note_on_limit,
     number_option,
     seed,
 )
-from fairseq_mega.lab.prepare.progress import follow, print_line
+from fairseq_mega.lab.prepare.progress import SPLITS, follow, print_line
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
 _NUMBERS = [b"%d" % value for value in range(256)]
@@ -38,6 +41,15 @@ class ImageSplit(NamedTuple):
 
     images: Iterable[np.ndarray]
     labels: np.ndarray
+
+
+def random_split(size: int, train: int, valid: int) -> Dict[str, np.ndarray]:
+    """Return the indices (n,) int64 of the examples of each split in the drawn order; the rest is test.
+
+    They are those of torch's random_split with a generator of SEED.
+    """
+    order = torch.randperm(size, generator=torch.Generator().manual_seed(SEED)).numpy()
+    return dict(zip(SPLITS, np.split(order, [train, train + valid])))
 
 
 def write_image_task(folder: Path, splits: Dict[str, ImageSplit]) -> Dict[str, Dict[str, Any]]:
@@ -72,12 +84,6 @@ seed 42, as the authors do. Download 170 MB, result 220 MB, under a minute on on
 airplane, automobile, bird, cat, deer, dog, frog, horse, ship, truck."""
 
 
-def check_cifar10(args: argparse.Namespace) -> None:
-    """Refuse other sizes than means of whole blocks have."""
-    if SIDE % args.side:
-        raise ValueError(f"--side is {args.side}, which does not divide {SIDE}: give 16, 8 or another divisor")
-
-
 def grey(colour: np.ndarray) -> np.ndarray:
     """Return the luminance of (..., 3, H, W) uint8 as (..., H, W) uint8: 0.299 R + 0.587 G + 0.114 B.
 
@@ -110,6 +116,8 @@ def shrunk(images: np.ndarray, side: int) -> np.ndarray:
 
 def make_cifar10(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Read the images, make them grey, split and write them."""
+    if SIDE % args.side:
+        raise ValueError(f"--side is {args.side}, which does not divide {SIDE}: give 16, 8 or another divisor")
     notes = ["grey by PIL's rule", "valid: the last tenth of torch's permutation (seed 42) of the training images"]
     path, inputs = obtain(CIFAR_ARCHIVE, args.archive, work.raw, not args.smoke)
     found = _cifar_of_archive(path)
@@ -230,7 +238,6 @@ DATASETS = (
             LIMIT,
         ),
         make_cifar10,
-        check=check_cifar10,
         layout=IMAGES,
         scored=Scored(10_000),
         processed=Processed("lra.zip", ("cifar", "image")),

@@ -23,7 +23,6 @@ from fairseq_mega.data.image_folder import PICTURES, read_image
 from fairseq_mega.data.text_units import own_tokens
 from fairseq_mega.lab.prepare.archives import decoded_lines
 from fairseq_mega.lab.prepare.classification.sounds import FOLDER, RATE, SOUNDS, fitted, read_sound, save_clips
-from fairseq_mega.lab.prepare.classification.subsets import stratified_split
 from fairseq_mega.lab.prepare.classification.texts import (
     BYTE_TOKENS,
     byte_note,
@@ -34,7 +33,7 @@ from fairseq_mega.lab.prepare.classification.texts import (
 from fairseq_mega.lab.prepare.dataset import Dataset, Report, counted
 from fairseq_mega.lab.prepare.download import records_of, sha256_of
 from fairseq_mega.lab.prepare.layouts import CLIPS, TEXTS, TRAIN_AND_VALID
-from fairseq_mega.lab.prepare.options import LENGTH, folder_option, number_option, sources
+from fairseq_mega.lab.prepare.options import LENGTH, SEED, folder_option, number_option, sources
 from fairseq_mega.lab.prepare.progress import SPLITS, follow, print_line, print_overlap
 from fairseq_mega.lab.prepare.sentencepieces import RESERVED
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
@@ -58,9 +57,9 @@ SOUND_DETAILS = f"""\
 --train holds a folder per label, DIR/LABEL/NAME.wav: one channel at {RATE} Hz, in WAV, FLAC, Ogg, MP3, AIFF or what
 else the library soundfile reads (extra speech); without it 16-bit WAV alone. Other files are counted and ignored; a
 label without recordings is an error. Clips are filled with silence to the length of the longest, rounded up to {STEP}
-samples, or to --samples; longer clips are cut. Without --valid and --test 15 % of the clips of every label, at least
-one, are held out for each. The samples are standardised with one mean and deviation, those of train or of --like. 1000
-clips of one second become 64 MB of data. Classify new recordings with fairseq-mega-classify."""
+samples, or to that of --like; longer clips are cut. Without --valid and --test 15 % of the clips of every label, at
+least one, are held out for each. The samples are standardised with one mean and deviation, those of train or of --like.
+1000 clips of one second become 64 MB of data. Classify new recordings with fairseq-mega-classify."""
 
 
 class Example(NamedTuple):
@@ -107,6 +106,36 @@ def read_splits(
         parts.update({split: [parts["train"][row] for row in which] for split, which in rows.items()})
     print_overlap({split: [key(example.content) for example in parts[split]] for split in SPLITS}, "examples")
     return {split: parts[split] for split in SPLITS}, list(labels), missing
+
+
+def stratified_split(labels: np.ndarray, held_out: Dict[str, float], names: Sequence[str]) -> Dict[str, np.ndarray]:
+    """Hold out a share of the examples of every label, at least one, for each named split; the rest is train.
+
+    Args:
+        labels: (n,) integers from 0, with these names; each has examples.
+
+    Returns:
+        For each split the indices of its examples in random order, (m,) int64.
+
+    Raises:
+        ValueError: if a label has too few examples for one in each split.
+    """
+    draw = np.random.default_rng(SEED)
+    parts: Dict[str, List[np.ndarray]] = {split: [] for split in ("train", *held_out)}
+    counts = np.bincount(labels)
+    few = [f"{name!r} has {count}" for name, count in zip(names, counts) if 0 < count <= len(held_out)]
+    if few:
+        raise ValueError(
+            f"labels with too few examples: {listed(few)}; {len(held_out) + 1} of each are needed to hold one out for "
+            f"{' and '.join(held_out)}"
+        )
+    for label in np.flatnonzero(counts):
+        rows = draw.permutation(np.flatnonzero(labels == label))
+        for split, share in held_out.items():
+            part, rows = np.split(rows, [max(1, int(share * counts[label]))])
+            parts[split].append(part)
+        parts["train"].append(rows)
+    return {split: draw.permutation(np.concatenate(rows)) for split, rows in parts.items()}
 
 
 def note_held_out(missing: List[str], how: str) -> List[str]:
@@ -199,52 +228,28 @@ def make_images(args: argparse.Namespace, work: WorkFolder) -> Report:
     return Report(f"own images, {args.dir.resolve()}", counts, {}, notes)
 
 
-def check_recordings(args: argparse.Namespace) -> None:
-    """Refuse lengths that the models do not support, and a length beside that of --like."""
-    if args.samples is not None and (args.samples % STEP or args.like is not None):
-        raise ValueError(f"--samples is {args.samples}: a multiple of {STEP} is needed, and none with --like")
-
-
 def make_recordings(args: argparse.Namespace, work: WorkFolder) -> Report:
-    """Read the recordings, make them of one length, split, standardise and write them."""
+    """Read the recordings, make them of one length, split, standardise by one mean and deviation, and write them."""
     scale = None if args.like is None else ClipScale.load(args.like.parent)
     known = None if scale is None else scale.labels
     parts, labels, missing = read_splits(args.dir, args, partial(read_folder, SOUNDS), 0.15, sha256_of, known)
-    clips = {path: read_sound(path) for examples in parts.values() for path, _ in examples}
-    longest = -(-max(map(len, clips.values())) // STEP) * STEP
-    length = scale.length if scale is not None else args.samples or longest
-    cut, filled = (sum(map(test, map(len, clips.values()))) for test in (length.__lt__, lambda n: 2 * n < length))
-    print_line(f"{len(clips)} clips, made {length} samples long ({cut} cut, {filled} filled to more than twice)")
-    parts = {split: [row._replace(content=clips[row.content]) for row in rows] for split, rows in parts.items()}
-    counts = write_series(work.output, parts, labels, length, scale, 1.0)
+    clips = {split: [read_sound(path) for path, _ in examples] for split, examples in parts.items()}
+    sizes = [len(clip) for rows in clips.values() for clip in rows]
+    length = -(-max(sizes) // STEP) * STEP if scale is None else scale.length
+    cut, filled = sum(size > length for size in sizes), sum(2 * size < length for size in sizes)
+    print_line(f"{len(sizes)} clips, made {length} samples long ({cut} cut, {filled} filled to more than twice)")
+    samples = {split: np.stack([fitted(clip, length) for clip in rows]) for split, rows in clips.items()}
+    if scale is None:
+        train = samples["train"].astype(np.float64)
+        scale = ClipScale(labels, np.full(length, train.mean()), np.full(length, max(float(train.std()), 1.0)))
+    for split, rows in parts.items():
+        values = torch.from_numpy(np.stack([scale.apply(clip) for clip in samples[split]]))
+        save_clips(work.output, split, values, np.array([labels.index(label) for _, label in rows]))
+    scale.save(work.output / FOLDER)
+    counts = {split: counted((label for _, label in rows), labels) for split, rows in parts.items()}
     notes = [f"clips of {length} samples, {cut} cut, shorter ones filled up with silence"]
     notes += ["split drawn with seed 42"] if missing else []
     return Report(f"own recordings, {args.dir.resolve()}", counts, {}, notes, card={RATE_ENTRY: str(RATE)})
-
-
-def write_series(
-    output: Path,
-    parts: Parts,
-    labels: List[str],
-    length: int,
-    scale: Optional[ClipScale] = None,
-    least: float = 1e-8,
-) -> Dict[str, Dict[str, Any]]:
-    """Write series of numbers (n,) at one length, standardised by one mean and deviation; return their counts.
-
-    Args:
-        scale: of a trained classifier; by default that of train.
-        least: deviation that train has at least.
-    """
-    samples = {split: np.stack([fitted(series, length) for series, _ in rows]) for split, rows in parts.items()}
-    if scale is None:
-        train = samples["train"].astype(np.float64)
-        scale = ClipScale(labels, np.full(length, train.mean()), np.full(length, max(float(train.std()), least)))
-    for split, rows in parts.items():
-        values = torch.from_numpy(np.stack([scale.apply(series) for series in samples[split]]))
-        save_clips(output, split, values, np.array([labels.index(label) for _, label in rows]))
-    scale.save(output / FOLDER)
-    return {split: counted((label for _, label in rows), labels) for split, rows in parts.items()}
 
 
 DATASETS = (
@@ -277,15 +282,11 @@ DATASETS = (
         SOUND_DETAILS,
         (
             *sources("folder with recordings as LABEL/NAME.wav", "--dir", metavar="DIR"),
-            number_option(
-                "--samples", None, f"samples of every clip, a multiple of {STEP} (default: those of the longest)"
-            ),
             folder_option(
                 "--like", type=lambda data: Path(data) / FOLDER / FILE_NAME, text=f"{LIKE} labels, length and scale"
             ),
         ),
         make_recordings,
-        check=check_recordings,
         layout=CLIPS,
         own=True,
     ),

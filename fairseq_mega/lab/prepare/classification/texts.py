@@ -17,7 +17,6 @@ import torch
 
 from fairseq_mega.data.text_units import own_tokens
 from fairseq_mega.lab.prepare.archives import Archive, obtain, read_lines, read_table, read_tar
-from fairseq_mega.lab.prepare.classification.subsets import SEED, kept, note_on_limit
 from fairseq_mega.lab.prepare.dataset import Dataset, Processed, Report, Scored
 from fairseq_mega.lab.prepare.download import records_of
 from fairseq_mega.lab.prepare.generators.listops import TOKENS, ListOpsRules, generate_listops, model_input
@@ -26,9 +25,12 @@ from fairseq_mega.lab.prepare.lra_archive import RELEASED, Part, released_files
 from fairseq_mega.lab.prepare.options import (
     KEPT_LENGTH,
     LIMIT,
+    SEED,
     WORKERS,
     archive,
     file_option,
+    kept,
+    note_on_limit,
     number_option,
     seed,
     switch,
@@ -293,12 +295,6 @@ Every byte of a text is a token; the first 4000 (--length) are kept. The first t
 the second to src1-bin. 3 GB, about ten minutes on one core. Label 1: one paper cites the other."""
 
 
-def check_aan(args: argparse.Namespace) -> None:
-    """Refuse to read nothing."""
-    if not args.released:
-        raise ValueError("give --released: the archive has 8 GB, and is fetched where --archives lacks it")
-
-
 def pairs_of(path: Path, size: int, length: int) -> TextSplit:
     """Return the pairs of a table, which are read line by line, as some machines have too little memory."""
 
@@ -313,6 +309,8 @@ def pairs_of(path: Path, size: int, length: int) -> TextSplit:
 
 def make_aan(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Read the tables twice and write the pairs."""
+    if not args.released:
+        raise ValueError("give --released: the archive has 8 GB, and is fetched where --archives lacks it")
     paths, splits = PAIRS.paths(released_files(args, work, PAIRS)), {}
     notes: List[str] = ["the texts are read as printed in the tables, b'...' included"]
     for split, path in paths.items():
@@ -365,7 +363,6 @@ DATASETS = (
         AAN,
         (*RELEASED, KEPT_LENGTH),
         make_aan,
-        check=check_aan,
         layout=PAIRS_OF_TEXTS,
         fetched=False,
         scored=Scored(PUBLISHED["test"]),
