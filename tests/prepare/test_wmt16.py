@@ -1,7 +1,6 @@
 """The preparation of WMT'16: unpacking, Moses text rules, byte-pair encoding, the length filter."""
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any, List
 
@@ -31,10 +30,6 @@ def archives(tmp_path: Path) -> Path:
     return tmp_path / "archives"
 
 
-def unpack_smoke(archives: Path, output: Path) -> None:
-    wmt16.unpack_all(archives, wmt16.corpora_with_counts(archives / "counts.json"), output)
-
-
 def test_sgm_segments_come_out_one_per_line_and_entities_stay() -> None:
     text = """<refset setid="x"><doc><p>
 <seg id="1">Eins &amp; zwei.</seg>
@@ -45,7 +40,7 @@ def test_sgm_segments_come_out_one_per_line_and_entities_stay() -> None:
 
 
 def test_archives_unpack_in_order_and_in_parallel(archives: Path, tmp_path: Path) -> None:
-    unpack_smoke(archives, tmp_path / "raw")
+    wmt16.unpack_all(archives, tmp_path / "raw", published=False)
     for side, language in enumerate(("en", "de")):
         for name in ("newstest2013", "newstest2014", "newstest2015", "newstest2016"):
             corpus = next(corpus for corpus in wmt16.EVALUATION if corpus.name == name)
@@ -59,14 +54,19 @@ def test_archives_unpack_in_order_and_in_parallel(archives: Path, tmp_path: Path
     )
 
 
-def test_a_wrong_number_of_lines_is_refused(archives: Path, tmp_path: Path) -> None:
-    split = "newstest2014"
-    counts = json.loads((archives / "counts.json").read_text())
-    counts[split] += 1
-    (archives / "counts.json").write_text(json.dumps(counts))
-    with pytest.raises(ValueError, match=f"{split}: expected {counts[split]} lines, found {counts[split] - 1}"):
-        unpack_smoke(archives, tmp_path / "raw")
+def test_a_wrong_number_of_lines_is_refused(archives: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = [corpus._replace(lines=toy_data.WMT16_LINES[corpus.name]) for corpus in wmt16.CORPORA]
+    monkeypatch.setattr(wmt16, "CORPORA", right)
+    wmt16.unpack_all(archives, tmp_path / "right")
+    wrong = [corpus._replace(lines=corpus.lines + (corpus.name == "newstest2014")) for corpus in right]
+    monkeypatch.setattr(wmt16, "CORPORA", wrong)
+    with pytest.raises(ValueError, match="newstest2014: expected 46 lines, found 45"):
+        wmt16.unpack_all(archives, tmp_path / "raw")
     assert not (tmp_path / "raw" / "train.en").exists()
+    monkeypatch.setattr(wmt16, "CORPORA", wmt16.EVALUATION)
+    (tmp_path / "right" / "newstest2013.de").write_text("one\n")
+    with pytest.raises(ValueError, match="newstest2013: .* 9 English and 1 German"):
+        wmt16.check_counts(tmp_path / "right", published=False)
 
 
 @pytest.mark.slow

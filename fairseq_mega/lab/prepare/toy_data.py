@@ -23,8 +23,8 @@ from fairseq_mega.lab.prepare.libreoffice_help import HELP
 from fairseq_mega.lab.prepare.lra_archive import URL
 from fairseq_mega.lab.prepare.progress import SPLITS
 from fairseq_mega.lab.prepare.sentencepieces import train_model
-from fairseq_mega.lab.prepare.wmt16 import COUNTS, EVALUATION, LANGUAGES, TRAINING, Corpus, archive_urls
-from fairseq_mega.lab.runs.files import write_json, written_whole
+from fairseq_mega.lab.prepare.wmt16 import CORPORA, LANGUAGES, TRAINING, Corpus, archive_urls
+from fairseq_mega.lab.runs.files import written_whole
 
 
 def begun(folder: Path) -> np.random.Generator:
@@ -265,16 +265,15 @@ def sgm(lines: Sequence[str], set_id: str, role: str) -> str:
 
 
 def wmt16(folder: Path) -> List[str]:
-    """The five archives, filled with an invented language pair, and the number of lines of each corpus."""
+    """The five archives, filled with an invented language pair."""
     for url in archive_urls():
         with written_whole(folder / name_of(url)) as partial, tarfile.open(partial, "w:gz") as archive:
-            for corpus in TRAINING + EVALUATION:
+            for corpus in CORPORA:
                 for language, lines in zip(LANGUAGES, zip(*corpus_pairs(corpus))) if corpus.url == url else ():
                     name = corpus.files[language][0]
                     role, plain = "src" if "-src." in name else "ref", "".join(f"{line}\n" for line in lines)
                     content = sgm(lines, corpus.name, role) if name.endswith(".sgm") else plain
                     add_file(archive, f"smoke/{name}", content.encode())
-    write_json(folder / COUNTS, WMT16_LINES)
     return ["--archives", str(folder), "--no-download"]
 
 
