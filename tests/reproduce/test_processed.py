@@ -7,7 +7,7 @@ from typing import Any, Dict, Optional, Sequence
 
 import pytest
 
-from fairseq_mega.lab.prepare import lra_archive
+from fairseq_mega.lab.prepare.archives import unpack_part
 from fairseq_mega.lab.prepare.download import DownloadError
 from fairseq_mega.lab.prepare.generators.listops import TOKENS
 from fairseq_mega.lab.prepare.registry import DATASETS
@@ -142,7 +142,7 @@ def test_each_task_takes_its_part(tmp_path: Path) -> None:
         out, part = tmp_path / "out" / dataset, DATASETS[dataset].released
         assert part is not None
         with nullcontext() if count else pytest.raises(DownloadError, match="no whole data of pathfinder128"):
-            assert lra_archive.unpack(archive, part, out) == count
+            assert unpack_part(archive, part, out) == count
         files = [path.relative_to(out) for path in out.rglob("*") if path.is_file()]
         assert len(files) == count and all(file.parts[0] == part.folder for file in files)
         assert not any("baseline" in str(file) for file in files)

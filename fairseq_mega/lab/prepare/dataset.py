@@ -8,9 +8,9 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Opt
 
 from fairseq_mega.data.card import labelled_text
 from fairseq_mega.data.class_folders import files_below, is_hidden
+from fairseq_mega.lab.prepare.archives import Part
 from fairseq_mega.lab.prepare.download import Records, record_of
 from fairseq_mega.lab.prepare.layouts import Layout
-from fairseq_mega.lab.prepare.lra_archive import Part
 from fairseq_mega.lab.prepare.options import OUT, SMOKE, Option, check_paths
 from fairseq_mega.lab.prepare.progress import print_line
 from fairseq_mega.lab.prepare.work_folder import WorkFolder

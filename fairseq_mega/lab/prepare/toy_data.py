@@ -17,10 +17,9 @@ from typing import Callable, Dict, List, Sequence, Tuple
 
 import numpy as np
 
-from fairseq_mega.lab.prepare.archives import name_of
+from fairseq_mega.lab.prepare.archives import LRA, name_of
 from fairseq_mega.lab.prepare.language_modeling.texts import GCIDE
 from fairseq_mega.lab.prepare.libreoffice_help import HELP
-from fairseq_mega.lab.prepare.lra_archive import URL
 from fairseq_mega.lab.prepare.progress import SPLITS
 from fairseq_mega.lab.prepare.sentencepieces import train_model
 from fairseq_mega.lab.prepare.wmt16 import CORPORA, LANGUAGES, TRAINING, Corpus, archive_urls
@@ -60,7 +59,7 @@ def imdb(folder: Path) -> List[str]:
 def aan(folder: Path) -> List[str]:
     """The released archive with tables of pairs: label, two numbers and two texts."""
     draw = begun(folder)
-    with tarfile.open(folder / name_of(URL), "w:gz") as archive:
+    with tarfile.open(folder / name_of(LRA), "w:gz") as archive:
         for split, count in (("train", 32), ("eval", 8), ("test", 8)):
             rows = [f"{number % 2}.0\t1\t2\t{text(draw)}\t{text(draw)}\n" for number in range(count)]
             add_file(archive, f"lra_release/tsv_data/new_aan_pairs.{split}.tsv", "".join(rows).encode())

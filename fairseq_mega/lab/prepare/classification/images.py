@@ -14,12 +14,11 @@ from typing import Any, Callable, Dict, Iterable, NamedTuple, Tuple
 import numpy as np
 import torch
 
-from fairseq_mega.lab.prepare.archives import Archive, obtain, read_tar
+from fairseq_mega.lab.prepare.archives import HARD, RELEASED, Archive, Part, obtain, read_tar, released_files
 from fairseq_mega.lab.prepare.dataset import Dataset, Processed, Report, Scored, counted
 from fairseq_mega.lab.prepare.download import Records
 from fairseq_mega.lab.prepare.generators.pathfinder import RULES, generate_pathfinder
 from fairseq_mega.lab.prepare.layouts import IMAGES
-from fairseq_mega.lab.prepare.lra_archive import HARD, RELEASED, Part, released_files
 from fairseq_mega.lab.prepare.options import (
     LIMIT,
     SEED,

@@ -16,12 +16,20 @@ import numpy as np
 import torch
 
 from fairseq_mega.data.text_units import own_tokens
-from fairseq_mega.lab.prepare.archives import Archive, obtain, read_lines, read_table, read_tar
+from fairseq_mega.lab.prepare.archives import (
+    RELEASED,
+    Archive,
+    Part,
+    obtain,
+    read_lines,
+    read_table,
+    read_tar,
+    released_files,
+)
 from fairseq_mega.lab.prepare.dataset import Dataset, Processed, Report, Scored
 from fairseq_mega.lab.prepare.download import records_of
 from fairseq_mega.lab.prepare.generators.listops import TOKENS, ListOpsRules, generate_listops, model_input
 from fairseq_mega.lab.prepare.layouts import PAIRS_OF_TEXTS, TEXTS
-from fairseq_mega.lab.prepare.lra_archive import RELEASED, Part, released_files
 from fairseq_mega.lab.prepare.options import (
     KEPT_LENGTH,
     LIMIT,
