@@ -4,7 +4,7 @@
 # with --residual-hops 1), four layers of width 128 with equally many parameters, for the same number of updates on the
 # same number of tokens, with the same optimiser; then scores the test text: the Transformers with and without a
 # sliding context, MEGA and MEGALODON over contexts of 1, 2, 8 and 32 chunks and over the whole text at once. --data is
-# a folder of words made by scripts/prepare_*.sh; of bytes, with plain tied tables in place of adaptive ones,
+# a folder of words made by fairseq-mega-prepare; of bytes, with plain tied tables in place of adaptive ones,
 # fairseq-mega-reproduce comparison/bytes --gpus 0 trains the same models. Contexts that end anywhere, not with a line,
 # so that they differ in the memory only:
 # --set 'mega*:evaluate.contexts=[{exact_contexts: [128, 256, 1024, 4096], segments: [1]}]'.
