@@ -188,10 +188,13 @@ def make_enwik8(args: argparse.Namespace, work: WorkFolder) -> Report:
 def make_wikitext(args: argparse.Namespace, work: WorkFolder) -> Report:
     """Cut WikiText into words."""
     corpus, folder = CORPORA[f"wikitext-{args.version}"], args.text or work.raw
-    paths = [folder / name for name in corpus.files]
-    inputs = obtain_corpus(corpus, work.raw, args.archive, not args.smoke) if args.text is None else records_of(paths)
+    train, valid, test = (folder / name for name in corpus.files)
+    if args.text is None:
+        inputs = obtain_corpus(corpus, work.raw, args.archive, not args.smoke)
+    else:
+        inputs = records_of((train, valid, test))
     published = None if args.smoke else corpus
-    return write_data(args, work, Cut("words", *paths), corpus.archive.url, inputs, published=published)
+    return write_data(args, work, Cut("words", train, valid, test), corpus.archive.url, inputs, published)
 
 
 def make_gcide(args: argparse.Namespace, work: WorkFolder) -> Report:
