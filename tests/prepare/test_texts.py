@@ -130,6 +130,15 @@ def test_sizes_cut_in_the_middle_of_a_line_and_count_one_end_more(tmp_path: Path
     assert (tmp_path / "text" / "train").read_text().split() == ["97", "98", "99", "100"]
 
 
+@pytest.mark.usefixtures("in_process")
+def test_words_that_occur_once_become_unknown(text: Path, tmp_path: Path) -> None:
+    text.write_text("once twice twice\n" + text.read_text())
+    prepare("text-lm", "--train", text, "--out", tmp_path / "out").succeeded()
+    words = [line.split()[0] for line in (tmp_path / "out" / "data-bin" / "dict.txt").read_text().splitlines()]
+    assert "twice" in words and "once" not in words
+    assert source_of(tmp_path / "out")["splits"]["train"]["unknown"] >= 1
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("in_process")
 def test_an_interrupted_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
