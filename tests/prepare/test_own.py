@@ -11,6 +11,7 @@ from typing import Callable, Dict, List, Tuple
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from fairseq_mega.data.image_folder import ImageFolder
@@ -182,3 +183,14 @@ def test_a_label_does_not_vanish(name: str, tmp_path: Path) -> None:
     for file in (tmp_path / "empty" / "bad").iterdir():
         file.rename(file.with_suffix(".txt"))
     assert str(tmp_path / "empty" / "bad") in refusal(name, "--dir", tmp_path / "empty", "--out", tmp_path / "out")
+
+
+def test_labels_of_recordings_are_those_of_their_clips(tmp_path: Path) -> None:
+    """Clips of "good" are louder than those of "bad", and the labels are sorted."""
+    write_sounds(tmp_path / "train", 9, "bad")
+    prepare("recordings", "--train", tmp_path / "train", "--out", tmp_path / "out").succeeded()
+    for split in ("train", "val", "test"):
+        clips, labels = (
+            torch.load(tmp_path / "out" / "processed_data" / "raw" / f"{split}_{kind}.pt") for kind in "Xy"
+        )
+        assert clips[labels == 1, 0].min() > clips[labels == 0, 0].max()
