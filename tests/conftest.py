@@ -50,6 +50,8 @@ def pytest_report_header(config: pytest.Config) -> Optional[str]:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--device") == "cuda" and not torch.cuda.is_available():
         raise pytest.UsageError("--device cuda: torch sees no CUDA device here; omit the option")
+    if config.getoption("--device") == "cpu":  # before anything imports Triton
+        os.environ.setdefault("TRITON_INTERPRET", "1")
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     memory.prepare_meta()
     compositions.keep()

@@ -88,6 +88,6 @@ def test_where_it_is_chosen(threads, groups, queries, weights, dtype, path, monk
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     monkeypatch.setattr(ops, "FAST", True)
     q = torch.zeros(groups, queries, 4, dtype=dtype)
-    assert ops.PATHS.choose("auto", q, weights) == path
+    assert ops.PATHS.choose("auto", q, weights, 4) == path
     monkeypatch.setattr(ops, "FAST", False)
-    assert ops.PATHS.choose("auto", q, weights) != "native_blocks"
+    assert ops.PATHS.choose("auto", q, weights, 4) != "native_blocks"

@@ -127,7 +127,7 @@ def test_one_vocabulary():
         paths = paths_of(operator)
         assert paths.name == operator
         assert paths.names[0] == "reference" and "native" in paths.names
-        assert all(name.split("_")[0] in ("reference", "torch", "native") for name in paths.names)
+        assert all(name.split("_")[0] in ("reference", "torch", "native", "triton") for name in paths.names)
 
 
 @pytest.mark.parametrize(("operator", "path"), NATIVE)
@@ -147,7 +147,7 @@ def test_a_forced_path_that_cannot_run_is_an_error(operator, path, monkeypatch):
 @pytest.mark.parametrize("operator", CALLS)
 def test_the_variable_of_each_operator(operator, monkeypatch):
     for path in paths_of(operator).names:
-        if path.startswith("native") and (path == "native_fft" or native.PROBLEM is not None):
+        if path in ("native_fft", "triton") or (path.startswith("native") and native.PROBLEM is not None):
             continue
         want = CALLS[operator](X, path=path)
         monkeypatch.setenv(VARIABLE, f"{operator}={path}")

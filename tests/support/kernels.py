@@ -4,12 +4,14 @@ The CUDA kernels run in the simulator or on a GPU.
 """
 
 import functools
+import importlib.util
 import os
 from typing import List
 
 import pytest
 import torch
 
+from fairseq_mega.ops.attention import triton_flash
 from fairseq_mega.ops.common import native
 from tests.simulator import build
 
@@ -17,6 +19,15 @@ KINDS = ("cpu", "simulator", "cuda")
 CPU = tuple(f"cpu-{level}" for level in native.cpu_levels()) or ("cpu",)  # of the machine, lowest first
 KERNELS = (*CPU, *KINDS[1:])
 _LOADED: List[str] = []
+
+
+def select_triton(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> torch.device:
+    """Return the device of the kernels in Triton, the CPU for its interpreter, or skip."""
+    if importlib.util.find_spec("triton") is None:
+        pytest.skip("needs Triton: pip install triton")
+    if request.config.getoption("--device") == "cpu":  # whose time is that of the number of blocks
+        monkeypatch.setattr(triton_flash, "blocks_for", lambda *call: triton_flash.Blocks(64, 32, 4, 2))
+    return torch.device(request.config.getoption("--device"))
 
 
 def select(kernels: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> torch.device:

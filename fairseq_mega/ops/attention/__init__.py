@@ -17,6 +17,7 @@ from .native_blocks import Arguments, blocks_attention, blocks_unavailable
 from .reference import FUNCTIONS, Options, attention_weights, laplace, toeplitz
 from .torch_blockwise import blockwise_attention
 from .torch_dense import dense_attention
+from .triton_flash import prefers_triton, triton_attention, triton_unavailable
 
 __all__ = [
     "FUNCTIONS",
@@ -47,7 +48,7 @@ BLOCKS_FROM = {torch.float32: 16, torch.bfloat16: 16, torch.float16: 64}
 FEW = 4
 
 
-def _prefers_native(q: Tensor, weights: int) -> bool:
+def _prefers_native(q: Tensor, weights: int, *call: Any) -> bool:
     return q.size(-2) > 1 and weights >= NATIVE_FROM[0 if torch.is_grad_enabled() else 1]
 
 
@@ -59,7 +60,7 @@ def _threads() -> int:
 _threads._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
-def _prefers_blocks(q: Tensor, weights: int) -> bool:
+def _prefers_blocks(q: Tensor, weights: int, *call: Any) -> bool:
     """Return whether there is a group for every thread, with enough work in each."""
     if not FAST or q.dtype not in BLOCKS_FROM or math.prod(q.shape[:-2]) < _threads():
         return False
@@ -68,11 +69,11 @@ def _prefers_blocks(q: Tensor, weights: int) -> bool:
     return _prefers_native(q, weights) and q.size(-2) >= BLOCKS_FROM[q.dtype]
 
 
-def _prefers_torch(q: Tensor, weights: int) -> bool:
+def _prefers_torch(q: Tensor, weights: int, *call: Any) -> bool:
     return not is_transformed()  # torch's fused attention has no forward-mode derivatives
 
 
-def _prefers_dense(q: Tensor, weights: int) -> bool:
+def _prefers_dense(q: Tensor, weights: int, *call: Any) -> bool:
     if not _prefers_torch(q, weights):
         return False
     if q.size(-2) == 1:  # a single query has as many weights as keys
@@ -84,7 +85,7 @@ def _dense_limits(q: Tensor) -> Tuple[int, int]:
     return DENSE_LIMIT["cpu" if q.device.type == "cpu" else "cuda"]
 
 
-# The arguments of a call are q and its number of weights.
+# The arguments of a call are q, its number of weights, and the values' number of features.
 PATHS = Operator(
     "attention",
     Path("reference"),
@@ -92,6 +93,7 @@ PATHS = Operator(
     Path("torch", suits=_prefers_dense),
     Path("native", kernels_unavailable, DTYPES, suits=_prefers_native),
     Path("native_blocks", blocks_unavailable, DTYPES, suits=_prefers_blocks),
+    Path("triton", triton_unavailable, DTYPES, suits=prefers_triton),
 )
 
 
@@ -125,9 +127,9 @@ def attention(
             rescaling, and a query that lost all its keys returns zeros.
         scale: a positive factor of the product; None for 1 / tau.
         path: "reference", "torch" (all weights at once), "torch_blockwise", "native" (compiled kernels between torch's
-            products) or "native_blocks" (one kernel, on a CPU) to force a path, "auto" for the choice made here (see
-            NATIVE_FROM and DENSE_LIMIT), None for the environment's choice (see
-            :mod:`fairseq_mega.ops.common.dispatch`).
+            products), "native_blocks" (one kernel, on a CPU) or "triton" (kernels that write no weights to memory, on a
+            GPU) to force a path, "auto" for the choice made here (see NATIVE_FROM and DENSE_LIMIT), None for the
+            environment's choice (see :mod:`fairseq_mega.ops.common.dispatch`).
 
     Returns:
         (..., n, v) in the dtype of v.
@@ -158,14 +160,15 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, options: Options, path: Optional[st
         )
     bias, dropout = options.bias, options.dropout
     rows = q[..., 0].numel()  # batch x queries
-    path = PATHS.choose(path, q, rows * k.size(-2))
+    path = PATHS.choose(path, q, rows * k.size(-2), v.size(-1))
     if rows * k.size(-2) == 0:  # no weights: an empty result or zeros, and gradients of zero
         weights = torch.matmul(q, k.transpose(-2, -1))
         return torch.matmul(weights if bias is None else weights + bias.sum(), v)
     if path == "reference":
         return torch.matmul(torch.dropout(attention_weights(q, k, options), dropout, dropout > 0.0), v)
-    if path in ("native", "native_blocks"):
-        return _of_groups(native_attention if path == "native" else blocks_attention, q, k, v, options)
+    run = {"native": native_attention, "native_blocks": blocks_attention, "triton": triton_attention}.get(path)
+    if run is not None:
+        return _of_groups(run, q, k, v, options)
     if path == "torch":
         return dense_attention(q, k, v, options)
     weights_per_query = rows // q.size(-2) * k.size(-2)

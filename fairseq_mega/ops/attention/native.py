@@ -225,22 +225,24 @@ def _save(ctx: Any, inputs: Tuple[Any, ...], output: Tuple[Tensor, Tensor]) -> N
     ctx.save_for_backward(output[1], *inputs[:6])
 
 
-def _gradients_by(backward: Callable[..., Tuple[Tensor, ...]]) -> Callable[..., Tuple[Optional[Tensor], ...]]:
+def gradients_by(backward: Callable[..., Tuple[Tensor, ...]]) -> Callable[..., Tuple[Optional[Tensor], ...]]:
+    """Return the gradients of autograd by a function of what was saved, the tensors of :class:`Arguments` last."""
+
     def gradients(ctx: Any, grad_out: Optional[Tensor], _: Any) -> Tuple[Optional[Tensor], ...]:
         if grad_out is None:
             return (None,) * len(Arguments._fields)
         saved = ctx.saved_tensors
         *found, grad_bias = backward(grad_out, *saved, *ctx.options)
-        return *found, None if saved[4] is None else grad_bias, *(None,) * 7
+        return *found, None if saved[-3] is None else grad_bias, *(None,) * 7
 
     return gradients
 
 
 native.register_gradients(
     f"{native.NAMESPACE}::attention",
-    _gradients_by(_attention_backward),
+    gradients_by(_attention_backward),
     _save,
-    in_python=(forward_of, _gradients_by(backward_of)),
+    in_python=(forward_of, gradients_by(backward_of)),
 )
 
 

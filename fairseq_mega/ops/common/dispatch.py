@@ -4,9 +4,10 @@
     ...
     if PATHS.choose(path, x) == "native":
 
-Paths are called ``reference`` (the definition), ``torch...`` (other arrangements in PyTorch) and ``native...`` (the
-compiled kernels). A caller forces one by its argument ``path``, a user by FAIRSEQ_MEGA_PATHS: ``reference`` or
-``native`` for all operators, ``ema=torch_fft,attention=torch`` for some, ``reference,gate=auto`` for all but one.
+Paths are called ``reference`` (the definition), ``torch...`` (other arrangements in PyTorch), ``native...`` (the
+compiled kernels) and ``triton`` (kernels that Triton compiles when they first run). A caller forces one by its argument
+``path``, a user by FAIRSEQ_MEGA_PATHS: ``reference`` or ``native`` for all operators, ``ema=torch_fft,attention=torch``
+for some, ``reference,gate=auto`` for all but one.
 """
 
 import os
