@@ -38,7 +38,7 @@ TESTS: Dict[str, Tuple[Sequence[str], str]] = {
     "ema": (("ops/test_ema.py",), ""),
     "fft": (("ops/test_fft_conv.py",), ""),
     "attention-paths": (("ops/test_attention_paths.py",), ""),
-    "attention": (("ops/test_attention.py", "ops/test_attention_dropping.py"), ""),
+    "attention": (("ops/test_attention.py", "ops/test_attention_dropping.py", "ops/test_triton_flash.py"), ""),
     "norm": (("ops/test_timestep_norm.py",), ""),
     "rows-decoding": (("ops/test_rows.py", "ops/test_decoding.py"), ""),
     "large": (("ops/test_large_tensors.py",), ""),
@@ -61,8 +61,11 @@ SANITIZED: Dict[str, Tuple[Sequence[str], str]] = {
 TOOLS = ("memcheck", "racecheck", "synccheck")
 # Tests of the youngest kernels, which no GPU has run, and the row of --stage rows.
 NEW: Tuple[Sequence[str], str] = (
-    ("ops/test_ema.py", "ops/test_rows.py", "ops/test_rotary.py", "ops/test_operator_contract.py"),
-    "coefficients or silu or query or rotary",
+    (
+        *("ops/test_triton_flash.py", "ops/test_attention_paths.py"),
+        *("ops/test_ema.py", "ops/test_rows.py", "ops/test_rotary.py", "ops/test_operator_contract.py"),
+    ),
+    "triton or coefficients or silu or query or rotary",
 )
 ROW = ("mega/table2/text/mega_chunk",)
 SECONDS = 450  # limit of a stage

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from fairseq_mega.ops.common import native
+from fairseq_mega.ops.common.gpus import gpu
 from fairseq_mega.ops.common.operations import count
 from fairseq_mega.ops.common.transforms import transform_unsupported
 
@@ -35,6 +36,7 @@ PIECE = 256
 # Programs that add up the gradient of the bias, whatever GPU: results do not depend on its size. About two for each
 # multiprocessor; a prime, because the blocks of one program shall lie at all places of a causal sequence.
 PROGRAMS = 251
+SHARED = 160 << 10  # bytes of a block of a kernel, at most, also where the argument chooses the path
 HASHES = 1 << 24  # see csrc/common/random.h
 
 
@@ -69,14 +71,15 @@ _unusable._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 @lru_cache(maxsize=None)
 def _no_kernels(index: int) -> Optional[str]:
-    """Return the reason why a GPU does not run such a kernel, found by running one: Triton needs a C compiler."""
-    if torch.cuda.get_device_capability(index) < (8, 0):
-        return "it needs compute capability 8.0"
-    q = torch.zeros(1, 16, 16, device=f"cuda:{index}", dtype=torch.bfloat16)
+    """Return the reason why a GPU does not run the kernels, found by running them: Triton needs a C compiler."""
     try:
-        _forward(Arguments(q, q, q, None, None, None, "relu2", False, 0.0, 0.0, 1.0))
+        if gpu(index).shared_memory < SHARED:
+            return f"a block needs up to {SHARED >> 10} KiB of shared memory, which this GPU lacks"
+        q = torch.zeros(1, 16, 16, device=f"cuda:{index}", dtype=torch.bfloat16)
+        a = Arguments(q, q, q, q.new_zeros(31, dtype=torch.float32), None, None, "softmax", False, 0.0, 0.0, 1.0)
+        _backward(q, *_forward(a), a)
     except Exception as error:  # of Triton, of its compiler, or of the system
-        return f"Triton compiles nothing here: {type(error).__name__}: {error}"
+        return f"Triton does not run here: {type(error).__name__}: {error}"
     return None
 
 
