@@ -12,9 +12,15 @@ from fairseq_mega.lab.runs.results import read_result
 from fairseq_mega.ops.common import native
 
 # Paths that a device does not have.
-ABSENT = {"cpu": {"fft_kernel"}, "cuda": {"blocks"}}
+ABSENT = {"cpu": {"fft_kernel", "triton"}, "cuda": {"blocks"}}
 if native.PROBLEM is not None:
-    ABSENT = {kind: {"fft_kernel", *COMPILED} for kind in ABSENT}
+    ABSENT = {kind: {"fft_kernel", "triton", *COMPILED} for kind in ABSENT}
+
+
+@pytest.fixture(autouse=True)
+def no_interpreter(monkeypatch):
+    """Measure no kernel in Triton's interpreter."""
+    monkeypatch.setenv("TRITON_INTERPRET", "0")
 
 
 @pytest.mark.parametrize("length", [1, 67])
@@ -71,7 +77,7 @@ def test_a_run_goes_on_from_its_rows(monkeypatch, capsys, tmp_path):
     assert ended.value.code == 75 and not rows.exists()
     command.main(options)
     whole = capsys.readouterr().out
-    assert whole.count(" 2,16,4,60,8,24,20 ") == 9
+    assert whole.count(" 2,16,4,60,8,24,20 ") == 10
     lines = rows.read_text().splitlines(keepends=True)
     attention = [json.loads(line)["what"] for line in lines if "attention-laplace" in line]
     assert attention[0]["shape"] == kernels.Shape(2, 16, 4, 60, 8, 24, 20)._asdict()

@@ -176,6 +176,7 @@ def attention_op(title: str, function: str, biased: bool) -> Op:
             "blockwise": partial(run, "torch_blockwise"),
             "fused": partial(run, "native"),
             "blocks": partial(run, "native_blocks"),
+            "triton": partial(run, "triton"),
             "explicit": partial(run, "reference"),
             **({"dense": partial(run, "torch")} if biased else {"SDPA": sdpa}),
         },
