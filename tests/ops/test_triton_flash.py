@@ -91,6 +91,18 @@ def test_is_an_operator_of_torch(triton_device, function):
     torch.library.opcheck(torch.ops.fairseq_mega.triton_attention.default, arguments)
 
 
+@pytest.mark.parametrize("wrong", [None, 0, 1, 2, 3])
+def test_a_device_is_used_if_its_results_are_right(triton_device, wrong, monkeypatch):
+    """Each gradient that differs by a twentieth is noticed."""
+    right = triton_flash._backward
+
+    def backward(*arguments):
+        return tuple(grad * (1.05 if at == wrong else 1.0) for at, grad in enumerate(right(*arguments)))
+
+    monkeypatch.setattr(triton_flash, "_backward", backward)
+    assert triton_flash._agree(triton_device) == (wrong is None)
+
+
 def test_chooses_by_device_type_and_width(monkeypatch):
     """Where it can run: 16 bits on a GPU, and values of which a program holds all features."""
     monkeypatch.setattr(triton_flash, "_unusable", lambda kind, index: None)

@@ -27,6 +27,7 @@ from fairseq_mega.ops.common.transforms import transform_unsupported
 
 from .native import SCHEMA, gradients_by
 from .native_blocks import Arguments, backward_operations, forward_operations, visible_counts
+from .reference import Options, attention_weights
 
 INTERPRETER = "TRITON_INTERPRET"  # Triton's variable: kernels run on a CPU, slowly, for tests
 WIDEST = 256  # features of queries and keys: a block of them stays in a multiprocessor
@@ -75,12 +76,26 @@ def _no_kernels(index: int) -> Optional[str]:
     try:
         if gpu(index).shared_memory < SHARED:
             return f"a block needs up to {SHARED >> 10} KiB of shared memory, which this GPU lacks"
-        q = torch.zeros(1, 16, 16, device=f"cuda:{index}", dtype=torch.bfloat16)
-        a = Arguments(q, q, q, q.new_zeros(31, dtype=torch.float32), None, None, "softmax", False, 0.0, 0.0, 1.0)
-        _backward(q, *_forward(a), a)
+        if not _agree(torch.device("cuda", index)):
+            return "on this GPU Triton's kernels and PyTorch compute different results"
     except Exception as error:  # of Triton, of its compiler, or of the system
         return f"Triton does not run here: {type(error).__name__}: {error}"
     return None
+
+
+def _agree(device: torch.device) -> bool:
+    """Return whether a small call in bfloat16 and its gradients are close to the reference in float32."""
+    generator = torch.Generator().manual_seed(0)
+    q, k, v, grad = (torch.randn(2, 150, 32, generator=generator).to(device, torch.bfloat16) for _ in range(4))
+    bias = torch.randn(299, generator=generator).to(device)
+    a = Arguments(q, k, v, bias, None, None, "softmax", True, 0.0, 0.0, 0.2)
+    out, statistics = _forward(a)
+    found = (out, *_backward(grad, out, statistics, a))
+    with torch.enable_grad(), torch.autocast(device.type, enabled=False):
+        q, k, v, bias = inputs = [tensor.float().requires_grad_() for tensor in (q, k, v, bias)]
+        out = torch.matmul(attention_weights(q, k, Options("softmax", bias, causal=True, scale=0.2)), v)
+        wanted = (out, *torch.autograd.grad(out, inputs, grad.float()))
+    return all((got.float() - want).norm() <= 0.02 * want.norm() for got, want in zip(found, wanted))
 
 
 def prefers_triton(q: Tensor, weights: int, values: int) -> bool:
