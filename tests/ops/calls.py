@@ -33,7 +33,7 @@ from fairseq_mega.ops.norm import row_norm
 from fairseq_mega.ops.packed_linear import KINDS, MOST_ROWS, PackedMatrix, pack, packed_linear
 from fairseq_mega.ops.query_key import query_key
 from fairseq_mega.ops.rotary import normalized_query_key
-from fairseq_mega.ops.timestep_norm import timestep_norm
+from fairseq_mega.ops.timestep_norm import TimestepNormState, fresh_statistics, timestep_norm
 from tests.support.layers import run
 
 Arguments = Dict[str, Any]  # of an operator, by name
@@ -155,8 +155,12 @@ def run_gate_and_statistics(dtype: torch.dtype) -> None:
         backward(gated_residual(*inputs, dropout=p, path="native"))
     for width, groups in ((27, 9), (24, 1), (7, 7), (36, 9), (24, 3), (48, 3)):
         x, weight, bias = draw(3, 19, width, dtype=dtype), draw(width), draw(width)
-        y, state = timestep_norm(x, weight, bias, groups, padding_mask=torch.rand(3, 19) < 0.2, path="native")
-        backward(y, state.mean, state.variance)
+        before, *moments = fresh_statistics(x, groups)
+        carried = TimestepNormState(before + 3, *(moment.requires_grad_() for moment in moments))
+        for state in (None, carried):
+            padding_mask = torch.rand(3, 19) < 0.2
+            y, after = timestep_norm(x, weight, bias, groups, state=state, padding_mask=padding_mask, path="native")
+            backward(y, after.mean, after.variance)
 
 
 def run_rows(dtype: torch.dtype) -> None:

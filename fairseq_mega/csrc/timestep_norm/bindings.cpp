@@ -1,24 +1,24 @@
 // Operators of the timestep norm: shapes, types and memory; see timestep_norm.h for what they compute.
 #include "timestep_norm/timestep_norm.h"
 
-#include "common/bindings.h"
+#include "common/row_bindings.h"
 
 namespace fm {
 namespace {
 
 // Contiguous inputs of one call, kept alive for its duration.
 struct NormCall {
-  Tensor x, weight, bias, count, mean, variance;
-  std::optional<Tensor> padding;
+  Tensor x, weight, bias;
+  std::optional<Tensor> count, mean, variance, padding;
   TimestepNormShape shape;
 
   TimestepNormInputs inputs() const {
     return {x.const_data_ptr(),
             weight.const_data_ptr<float>(),
             bias.const_data_ptr<float>(),
-            count.const_data_ptr<int64_t>(),
-            mean.const_data_ptr<double>(),
-            variance.const_data_ptr<double>(),
+            data_or_null<int64_t>(count),
+            data_or_null<double>(mean),
+            data_or_null<double>(variance),
             data_or_null<bool>(padding)};
   }
 };
@@ -35,13 +35,17 @@ void check_parameter(const Tensor& t, const TimestepNormShape& shape, const char
 }
 
 // The statistics stay in double precision between calls: rounded after each, those of a long stream would drift.
-void check_statistic(const Tensor& t, const TimestepNormShape& shape, const char* op, const char* name) {
-  STD_TORCH_CHECK(t.scalar_type() == ScalarType::Double, op, ": ", name, " must be float64");
-  check_size(t, {shape.batch, shape.groups}, op, name);
+void check_statistic(const std::optional<Tensor>& t, const TimestepNormShape& shape, const char* op,
+                     const char* name) {
+  if (!t) return;
+  STD_TORCH_CHECK(t->scalar_type() == ScalarType::Double, op, ": ", name, " must be float64");
+  check_size(*t, {shape.batch, shape.groups}, op, name);
 }
 
-NormCall prepare(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& count, const Tensor& mean,
-                 const Tensor& variance, const std::optional<Tensor>& padding, double eps, const char* op) {
+NormCall prepare(const Tensor& x, const Tensor& weight, const Tensor& bias, int64_t groups,
+                 const std::optional<Tensor>& count, const std::optional<Tensor>& mean,
+                 const std::optional<Tensor>& variance, const std::optional<Tensor>& padding, double eps,
+                 const char* op) {
   TimestepNormShape shape;
   check_devices(op, {{"x", x},
                      {"weight", weight},
@@ -56,15 +60,18 @@ NormCall prepare(const Tensor& x, const Tensor& weight, const Tensor& bias, cons
   shape.width = x.size(2);
   shape.dtype = element_type(x, "timestep_norm: x");
   shape.eps = static_cast<float>(eps);
-  STD_TORCH_CHECK(mean.dim() == 2 && mean.size(1) >= 1 && shape.width % mean.size(1) == 0, op,
-                  ": mean must be (B, G) with G a divisor of D");
-  shape.groups = mean.size(1);
+  STD_TORCH_CHECK(groups >= 1 && shape.width % groups == 0, op, ": the number of groups must be a divisor of D");
+  shape.groups = groups;
   check_parameter(weight, shape, op, "weight");
   check_parameter(bias, shape, op, "bias");
   check_statistic(mean, shape, op, "mean");
   check_statistic(variance, shape, op, "variance");
-  STD_TORCH_CHECK(count.scalar_type() == ScalarType::Long && count.dim() == 1 && count.size(0) == shape.batch, op,
-                  ": count must be (B,) in int64");
+  STD_TORCH_CHECK(count.has_value() == mean.has_value() && count.has_value() == variance.has_value(), op,
+                  ": count, mean and variance belong together");
+  if (count) {
+    STD_TORCH_CHECK(count->scalar_type() == ScalarType::Long && count->dim() == 1 && count->size(0) == shape.batch, op,
+                    ": count must be (B,) in int64");
+  }
   if (padding.has_value()) {
     STD_TORCH_CHECK(padding->scalar_type() == ScalarType::Bool && padding->dim() == 2 &&
                         padding->size(0) == shape.batch && padding->size(1) == shape.length,
@@ -76,23 +83,33 @@ NormCall prepare(const Tensor& x, const Tensor& weight, const Tensor& bias, cons
 
 Tensor floats(const Tensor& like, std::vector<int64_t> size) { return torch::stable::new_empty(like, size); }
 
+Tensor statistics(const NormCall& call) {
+  return torch::stable::new_empty(call.weight, {call.shape.batch, call.shape.groups}, ScalarType::Double);
+}
+
 struct NormCpu {
-  static int64_t parts(const TimestepNormShape& shape) { return shape.batch; }
   static void forward(const NormCall& call, const TimestepNormOutputs& out) {
     torch::stable::parallel_for(0, timestep_norm_tasks_cpu(call.shape), 1, [&](int64_t begin, int64_t end) {
       timestep_norm_forward_cpu(call.shape, call.inputs(), out, begin, end);
     });
   }
-  static void backward(const NormCall& call, const TimestepNormGradients& out) {
-    torch::stable::parallel_for(0, timestep_norm_tasks_cpu(call.shape), 1, [&](int64_t begin, int64_t end) {
-      timestep_norm_backward_cpu(call.shape, call.inputs(), out, begin, end);
+  // Returns the gradients of weight and bias, (2, D) or one of each.
+  static std::vector<Tensor> backward(const NormCall& call, TimestepNormGradients out) {
+    const TimestepNormShape& shape = call.shape;
+    Tensor weight = floats(call.weight, {shape.batch, shape.width}), bias = floats(call.weight, {shape.batch, shape.width});
+    out.grad_weight = weight.mutable_data_ptr<float>();
+    out.grad_bias = bias.mutable_data_ptr<float>();
+    out.stride = shape.width;
+    torch::stable::parallel_for(0, timestep_norm_tasks_cpu(shape), 1, [&](int64_t begin, int64_t end) {
+      timestep_norm_backward_cpu(shape, call.inputs(), out, begin, end);
     });
+    const std::vector<int64_t> first{0};
+    return {torch::stable::sum(weight, first), torch::stable::sum(bias, first)};
   }
 };
 
 #if defined(FM_WITH_CUDA)
 struct NormCuda {
-  static int64_t parts(const TimestepNormShape& shape) { return timestep_norm_parts_cuda(shape); }
   static Tensor workspace(const NormCall& call, bool backward) {
     return floats(call.weight, {timestep_norm_workspace_cuda(call.shape, backward) / 4 + 1});
   }
@@ -103,35 +120,46 @@ struct NormCuda {
                                                  current_stream(call.x));
     check_cuda("timestep_norm", error);
   }
-  static void backward(const NormCall& call, const TimestepNormGradients& out) {
+  static std::vector<Tensor> backward(const NormCall& call, TimestepNormGradients out) {
     DeviceOf guard(call.x);
     Tensor memory = workspace(call, true);
+    const int64_t parts = timestep_norm_parts_cuda(call.shape), width = call.shape.width;
+    Tensor sums = floats(call.weight, {parts, 2, width});
+    out.grad_weight = sums.mutable_data_ptr<float>();
+    out.grad_bias = out.grad_weight + width;
+    out.stride = 2 * width;
     const int error = timestep_norm_backward_cuda(call.shape, call.inputs(), out, memory.mutable_data_ptr(),
                                                   current_stream(call.x));
     check_cuda("timestep_norm_backward", error);
+    const Tensor both = cuda_total(sums, parts, {2, width}, "timestep_norm_backward");
+    return {torch::stable::select(both, 0, 0), torch::stable::select(both, 0, 1)};
   }
 };
 #endif
 
 template <class Device>
-std::tuple<Tensor, Tensor, Tensor> timestep_norm(Tensor x, Tensor weight, Tensor bias, Tensor count, Tensor mean,
-                                                 Tensor variance, std::optional<Tensor> padding, double eps) {
+std::tuple<Tensor, Tensor, Tensor, Tensor> timestep_norm(Tensor x, Tensor weight, Tensor bias, int64_t groups,
+                                                         std::optional<Tensor> count, std::optional<Tensor> mean,
+                                                         std::optional<Tensor> variance, std::optional<Tensor> padding,
+                                                         double eps) {
   const char* op = "timestep_norm";
-  const NormCall call = prepare(x, weight, bias, count, mean, variance, padding, eps, op);
+  const NormCall call = prepare(x, weight, bias, groups, count, mean, variance, padding, eps, op);
   STD_TORCH_CHECK(x.numel() > 0, op, ": x must not be empty");
   Tensor y = torch::stable::empty_like(call.x);
-  Tensor new_mean = torch::stable::empty_like(call.mean), new_variance = torch::stable::empty_like(call.mean);
-  Device::forward(call, {y.mutable_data_ptr(), new_mean.mutable_data_ptr<double>(),
-                         new_variance.mutable_data_ptr<double>()});
-  return {y, new_mean, new_variance};
+  Tensor new_count = torch::stable::new_empty(call.weight, {call.shape.batch}, ScalarType::Long);
+  Tensor new_mean = statistics(call), new_variance = statistics(call);
+  Device::forward(call, {y.mutable_data_ptr(), new_count.mutable_data_ptr<int64_t>(),
+                         new_mean.mutable_data_ptr<double>(), new_variance.mutable_data_ptr<double>()});
+  return {y, new_count, new_mean, new_variance};
 }
 
 template <class Device>
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> timestep_norm_backward(
-    Tensor grad_y, Tensor grad_final_mean, Tensor grad_final_variance, Tensor x, Tensor weight, Tensor count,
-    Tensor mean, Tensor variance, std::optional<Tensor> padding, double eps) {
+    Tensor grad_y, std::optional<Tensor> grad_final_mean, std::optional<Tensor> grad_final_variance, Tensor x,
+    Tensor weight, int64_t groups, std::optional<Tensor> count, std::optional<Tensor> mean,
+    std::optional<Tensor> variance, std::optional<Tensor> padding, double eps) {
   const char* op = "timestep_norm_backward";
-  const NormCall call = prepare(x, weight, weight, count, mean, variance, padding, eps, op);
+  const NormCall call = prepare(x, weight, weight, groups, count, mean, variance, padding, eps, op);
   const TimestepNormShape& shape = call.shape;
   STD_TORCH_CHECK(x.numel() > 0, op, ": x must not be empty");
   STD_TORCH_CHECK(grad_y.scalar_type() == x.scalar_type() && grad_y.dim() == 3 && grad_y.numel() == x.numel(), op,
@@ -142,18 +170,22 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> timestep_norm_backward(
                      {"the gradient of the final variance", grad_final_variance}});
   check_statistic(grad_final_mean, shape, op, "the gradient of the final mean");
   check_statistic(grad_final_variance, shape, op, "the gradient of the final variance");
-  const Tensor g = packed(grad_y), gm = packed(grad_final_mean), gv = packed(grad_final_variance);
+  const Tensor g = packed(grad_y);
+  const std::optional<Tensor> gm = packed(grad_final_mean), gv = packed(grad_final_variance);
   Tensor grad_x = torch::stable::empty_like(call.x);
-  const int64_t parts = Device::parts(shape);
-  Tensor grad_weight = floats(call.weight, {parts, shape.width}), grad_bias = floats(call.weight, {parts, shape.width});
-  Tensor grad_mean = torch::stable::empty_like(call.mean), grad_variance = torch::stable::empty_like(call.mean);
-  Device::backward(call, {g.const_data_ptr(), gm.const_data_ptr<double>(), gv.const_data_ptr<double>(),
-                          grad_x.mutable_data_ptr(), grad_weight.mutable_data_ptr<float>(),
-                          grad_bias.mutable_data_ptr<float>(), grad_mean.mutable_data_ptr<double>(),
-                          grad_variance.mutable_data_ptr<double>()});
-  const std::vector<int64_t> first{0};
-  return {grad_x, torch::stable::sum(grad_weight, first), torch::stable::sum(grad_bias, first), grad_mean,
-          grad_variance};
+  const auto absent = [&] { return torch::stable::new_empty(call.weight, {0}, ScalarType::Double); };
+  Tensor grad_mean = count ? statistics(call) : absent(), grad_variance = count ? statistics(call) : absent();
+  TimestepNormGradients gradients{};
+  gradients.grad_y = g.const_data_ptr();
+  gradients.grad_final_mean = data_or_null<double>(gm);
+  gradients.grad_final_variance = data_or_null<double>(gv);
+  gradients.grad_x = grad_x.mutable_data_ptr();
+  if (count) {
+    gradients.grad_mean = grad_mean.mutable_data_ptr<double>();
+    gradients.grad_variance = grad_variance.mutable_data_ptr<double>();
+  }
+  const std::vector<Tensor> coefficients = Device::backward(call, gradients);
+  return {grad_x, coefficients[0], coefficients[1], grad_mean, grad_variance};
 }
 
 }  // namespace
@@ -161,11 +193,11 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> timestep_norm_backward(
 
 FM_LIBRARY(m) {
   m.def(
-      "timestep_norm(Tensor x, Tensor weight, Tensor bias, Tensor count, Tensor mean, Tensor variance, "
-      "Tensor? padding_mask, float eps) -> (Tensor, Tensor, Tensor)");
+      "timestep_norm(Tensor x, Tensor weight, Tensor bias, int groups, Tensor? count, Tensor? mean, Tensor? variance, "
+      "Tensor? padding_mask, float eps) -> (Tensor, Tensor, Tensor, Tensor)");
   m.def(
-      "timestep_norm_backward(Tensor grad_y, Tensor grad_mean, Tensor grad_variance, Tensor x, Tensor weight, "
-      "Tensor count, Tensor mean, Tensor variance, Tensor? padding_mask, float eps) -> "
+      "timestep_norm_backward(Tensor grad_y, Tensor? grad_mean, Tensor? grad_variance, Tensor x, Tensor weight, "
+      "int groups, Tensor? count, Tensor? mean, Tensor? variance, Tensor? padding_mask, float eps) -> "
       "(Tensor, Tensor, Tensor, Tensor, Tensor)");
 }
 

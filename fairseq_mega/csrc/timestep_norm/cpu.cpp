@@ -78,7 +78,7 @@ struct Running {
   std::vector<double> mean, variance;
 
   Running(const Block& block, const TimestepNormInputs& in)
-      : count(in.count[block.sequence]), mean(block.groups), variance(block.groups) {
+      : count(in.count ? in.count[block.sequence] : 0), mean(block.groups), variance(block.groups) {
     for (int g = 0; g < block.groups && count > 0; ++g) {
       mean[g] = in.mean[block.statistic(g)];
       variance[g] = in.variance[block.statistic(g)];
@@ -300,9 +300,11 @@ FM_INLINE void forward_block(const Block& block, int features, const TimestepNor
   }
   for (int g = 0; g < block.groups; ++g) {
     const int64_t at = block.statistic(g);
-    out.mean[at] = running.count > 0 ? running.mean[g] : in.mean[at];
-    out.variance[at] = running.count > 0 ? running.variance[g] : in.variance[at];
+    const bool some = running.count > 0;
+    out.mean[at] = some ? running.mean[g] : in.mean ? in.mean[at] : 0.0;
+    out.variance[at] = some ? running.variance[g] : in.variance ? in.variance[at] : 1.0;
   }
+  if (block.statistic(0) == block.sequence * block.shape.groups) out.count[block.sequence] = running.count;
 }
 
 FM_INLINE void backward_block(const Block& block, int features, const TimestepNormInputs& in,
@@ -320,8 +322,9 @@ FM_INLINE void backward_block(const Block& block, int features, const TimestepNo
   const int64_t total = running.count;
   std::vector<double> nu(groups), tau(groups), grad_weight(block.width), grad_bias(block.width);
   for (int g = 0; g < groups && total > 0; ++g) {
-    nu[g] = out.grad_final_mean[block.statistic(g)] / static_cast<double>(total);
-    tau[g] = out.grad_final_variance[block.statistic(g)] / static_cast<double>(total);
+    const int64_t at = block.statistic(g);
+    if (out.grad_final_mean) nu[g] = out.grad_final_mean[at] / static_cast<double>(total);
+    if (out.grad_final_variance) tau[g] = out.grad_final_variance[at] / static_cast<double>(total);
   }
   const float* weight = in.weight + block.channel();
   std::vector<float> tile_weight(block.width), tile_bias(block.width);
@@ -345,15 +348,17 @@ FM_INLINE void backward_block(const Block& block, int features, const TimestepNo
     store(block, now.grads.data(), tile * kTile, steps, out.grad_x);
   }
   for (int i = 0; i < block.width; ++i) {
-    const int64_t at = block.sequence * block.shape.width + block.channel() + i;
+    const int64_t at = block.sequence * out.stride + block.channel() + i;
     out.grad_weight[at] = static_cast<float>(grad_weight[i]);
     out.grad_bias[at] = static_cast<float>(grad_bias[i]);
   }
-  for (int g = 0; g < groups; ++g) {  // without a step, the statistics go through unchanged
+  for (int g = 0; g < groups && out.grad_mean; ++g) {  // without a step, the statistics go through unchanged
     const int64_t at = block.statistic(g);
     const double carried = static_cast<double>(count);
-    out.grad_mean[at] = total > 0 ? nu[g] * carried : out.grad_final_mean[at];
-    out.grad_variance[at] = total > 0 ? tau[g] * carried : out.grad_final_variance[at];
+    const double of_mean = out.grad_final_mean ? out.grad_final_mean[at] : 0.0;
+    const double of_variance = out.grad_final_variance ? out.grad_final_variance[at] : 0.0;
+    out.grad_mean[at] = total > 0 ? nu[g] * carried : of_mean;
+    out.grad_variance[at] = total > 0 ? tau[g] * carried : of_variance;
   }
 }
 

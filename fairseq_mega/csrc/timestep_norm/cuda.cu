@@ -39,11 +39,7 @@ __global__ void __launch_bounds__(kNormThreads, 2) prefix_kernel(Problem<T> p, i
   if (at >= sequences * p.groups) return;
   const int64_t sequence = at / p.groups, group = at % p.groups;
   Segment* tiles = p.before + sequence * (p.tiles + 1) * p.groups + group;
-  Segment carried{static_cast<double>(p.count[sequence]), 0.0, 0.0};
-  if (carried.count > 0.0) {
-    carried.mean = p.mean[at];
-    carried.variance = p.variance[at];
-  }
+  Segment carried = carried_into(p, sequence, static_cast<int>(group));
   for (int64_t base = 0; base < p.tiles; base += 32) {
     const bool exists = base + lane < p.tiles;
     const Segment own = exists ? tiles[(base + lane) * p.groups] : Segment{0.0, 0.0, 0.0};
@@ -58,7 +54,7 @@ __global__ void __launch_bounds__(kNormThreads, 2) prefix_kernel(Problem<T> p, i
 }
 
 template <class T>
-__global__ void __launch_bounds__(kNormThreads, 2) forward_kernel(Problem<T> p, T* y, double* mean, double* variance) {
+__global__ void __launch_bounds__(kNormThreads, 2) forward_kernel(Problem<T> p, TimestepNormOutputs out) {
   FM_DYNAMIC_SHARED(unsigned char, memory);
   __shared__ Segment carried[kMaxGroups];
   const Place here(p);
@@ -80,7 +76,7 @@ __global__ void __launch_bounds__(kNormThreads, 2) forward_kernel(Problem<T> p, 
         const int row = t * here.groups + group;
         const float r = rows.scale[row];  // 0 marks padding; such an x may be anything
         const float v = r == 0.f ? 0.f : ((read_value(p.x + at) - rows.high[row]) - rows.low[row]) * r * w + b;
-        write_value(y + at, v);
+        write_value(static_cast<T*>(out.y) + at, v);
       }
     }
     // No barrier: the next tile's moments go to rows that are not read here.
@@ -88,8 +84,10 @@ __global__ void __launch_bounds__(kNormThreads, 2) forward_kernel(Problem<T> p, 
   if (here.end_tile == p.tiles && threadIdx.x < here.groups) {
     const Segment last = carried[threadIdx.x];
     const int64_t at = here.sequence * p.groups + here.group + threadIdx.x;
-    mean[at] = last.count > 0.0 ? last.mean : p.mean[at];
-    variance[at] = last.count > 0.0 ? last.variance : p.variance[at];
+    const bool some = last.count > 0.0;
+    out.mean[at] = some ? last.mean : p.mean ? p.mean[at] : 0.0;
+    out.variance[at] = some ? last.variance : p.variance ? p.variance[at] : 1.0;
+    if (here.group + threadIdx.x == 0) out.count[here.sequence] = static_cast<int64_t>(last.count);
   }
 }
 
@@ -97,12 +95,15 @@ __global__ void __launch_bounds__(kNormThreads, 2) forward_kernel(Problem<T> p, 
 template <class T>
 struct Gradients {
   const T* grad_y;
-  const double *grad_final_mean, *grad_final_variance;
+  const double *grad_final_mean, *grad_final_variance;  // or null
   T* grad_x;
   float *grad_weight, *grad_bias;  // (B ranges, D)
-  double *grad_mean, *grad_variance;
+  int64_t stride;                  // of these two
+  double *grad_mean, *grad_variance;  // or null
   Adjoint* tiles;  // (B, tiles, G): what each tile does to (tau, nu), then tau and nu after it; null if one block has all
 };
+
+__device__ __forceinline__ double value_or_zero(const double* data, int64_t at) { return data ? data[at] : 0.0; }
 
 // (tau, nu) after the last step.
 template <class T>
@@ -110,7 +111,7 @@ __device__ __forceinline__ TauNu at_the_end(const Problem<T>& p, const Gradients
   const double count = p.before[(sequence * (p.tiles + 1) + p.tiles) * p.groups + group].count;
   if (count == 0.0) return {0.0, 0.0};
   const int64_t at = sequence * p.groups + group;
-  return {g.grad_final_variance[at] / count, g.grad_final_mean[at] / count};
+  return {value_or_zero(g.grad_final_variance, at) / count, value_or_zero(g.grad_final_mean, at) / count};
 }
 
 // A_t and B_t of every row.
@@ -250,7 +251,7 @@ __device__ void write_gradients(const Problem<T>& p, const Gradients<T>& g, cons
         grad_weight += partial[0][other * across + threadIdx.x];
         grad_bias += partial[1][other * across + threadIdx.x];
       }
-      const int64_t at = here.part * p.width + here.channel + channel;
+      const int64_t at = here.part * g.stride + here.channel + channel;
       g.grad_weight[at] = add ? g.grad_weight[at] + grad_weight : grad_weight;
       g.grad_bias[at] = add ? g.grad_bias[at] + grad_bias : grad_bias;
     }
@@ -286,13 +287,13 @@ __global__ void __launch_bounds__(kNormThreads, 2) backward_kernel(Problem<T> p,
     __syncthreads();
     write_gradients(p, g, here, start, rows, partial, tile != here.end_tile - 1);  // no barrier after it, as above
   }
-  if (here.first_tile == 0 && own < here.groups) {
+  if (g.grad_mean && here.first_tile == 0 && own < here.groups) {
     const int64_t at = here.sequence * p.groups + here.group + own;
     const double count = static_cast<double>(p.count[here.sequence]);
     const double total = p.before[(here.sequence * (p.tiles + 1) + p.tiles) * p.groups + here.group + own].count;
     // Without a step, the statistics go through unchanged.
-    g.grad_mean[at] = total > 0.0 ? carried[own].nu * count : g.grad_final_mean[at];
-    g.grad_variance[at] = total > 0.0 ? carried[own].tau * count : g.grad_final_variance[at];
+    g.grad_mean[at] = total > 0.0 ? carried[own].nu * count : value_or_zero(g.grad_final_mean, at);
+    g.grad_variance[at] = total > 0.0 ? carried[own].tau * count : value_or_zero(g.grad_final_variance, at);
   }
 }
 
@@ -347,7 +348,7 @@ int forward(const TimestepNormShape& s, const TimestepNormInputs& in, const Time
   if (layout.split()) find_prefixes(s, p, layout, stream);
   FM_LAUNCH(static_cast<unsigned>(s.batch * layout.ranges * layout.group_blocks), kNormThreads,
             norm_shared_bytes(layout.block_groups, false), stream,
-            forward_kernel<T>)(p, static_cast<T*>(out.y), out.mean, out.variance);
+            forward_kernel<T>)(p, out);
   return FM_LAST_ERROR();
 }
 
@@ -363,6 +364,7 @@ int backward(const TimestepNormShape& s, const TimestepNormInputs& in, const Tim
                        static_cast<T*>(out.grad_x),
                        out.grad_weight,
                        out.grad_bias,
+                       out.stride,
                        out.grad_mean,
                        out.grad_variance,
                        layout.split() ? static_cast<Adjoint*>(adjoints) : nullptr};

@@ -95,7 +95,7 @@ struct Problem {
   const T* x;
   const float *weight, *bias;
   const int64_t* count;
-  const double *mean, *variance;
+  const double *mean, *variance;      // null without a carried state, as count is
   const bool* padding;
   Segment* before;                    // (B, tiles + 1, G): statistics before each tile, and after all; null if unknown
 };
@@ -228,14 +228,19 @@ __device__ void scan_steps(const Problem<T>& p, const Place& here, int64_t start
   }
 }
 
+// Statistics before the first step of a sequence.
+template <class T>
+__device__ __forceinline__ Segment carried_into(const Problem<T>& p, int64_t sequence, int group) {
+  const int64_t at = sequence * p.groups + group, count = p.count ? p.count[sequence] : 0;
+  if (count == 0) return {0.0, 0.0, 0.0};
+  return {static_cast<double>(count), p.mean[at], p.variance[at]};
+}
+
 // Statistics before the block's first tile, or before all.
 template <class T>
 __device__ __forceinline__ Segment carried_in(const Problem<T>& p, const Place& here, int64_t tile, int group) {
   if (p.before) return p.before[(here.sequence * (p.tiles + 1) + tile) * p.groups + here.group + group];
-  const int64_t at = here.sequence * p.groups + here.group + group;
-  const double count = static_cast<double>(p.count[here.sequence]);
-  if (count == 0.0) return {0.0, 0.0, 0.0};
-  return {count, p.mean[at], p.variance[at]};
+  return carried_into(p, here.sequence, here.group + group);
 }
 
 }  // namespace fm

@@ -7,8 +7,8 @@
 //   S_t = S_{t-1} + (v_t - S_{t-1}) / n_t + (1 - 1/n_t) / n_t (m_t - M_{t-1})^2
 //   y_t = (x_t - M_t) r_t (weight + 1) + bias,       r_t = 1 / sqrt(S_t + eps)
 //
-// starting from the carried (count, mean, variance), of which mean and variance have no weight where the count is 0. A
-// padded step leaves n, M and S as they are; its y is 0.
+// starting from the carried (count, mean, variance), of which mean and variance have no weight where the count is 0;
+// without a carried state from (0, 0, 1). A padded step leaves n, M and S as they are; its y is 0.
 //
 // Backward. With h_t = grad_y_t (weight + 1), A_t = sum_j h_tj and B_t = sum_j h_tj (x_tj - M_t) over the features of
 // the group, the gradients of M_t and S_t, divided by n_t, become two sums over the future. From the last step to the
@@ -40,7 +40,7 @@ struct TimestepNormInputs {
   const void* x;           // (B, L, D), dtype
   const float* weight;     // (D,), the scale minus one
   const float* bias;       // (D,); not read by the backward pass
-  const int64_t* count;    // (B,)
+  const int64_t* count;    // (B,); null without a carried state, as the two below are
   const double* mean;      // (B, G)
   const double* variance;  // (B, G)
   const bool* padding;     // (B, L), true = padded, or null
@@ -48,18 +48,20 @@ struct TimestepNormInputs {
 
 struct TimestepNormOutputs {
   void* y;           // (B, L, D), dtype
-  double* mean;      // (B, G) after the last step
+  int64_t* count;    // (B,) after the last step, as the two below are
+  double* mean;      // (B, G)
   double* variance;  // (B, G)
 };
 
 struct TimestepNormGradients {
   const void* grad_y;                 // (B, L, D), dtype
-  const double* grad_final_mean;      // (B, G)
-  const double* grad_final_variance;  // (B, G)
+  const double* grad_final_mean;      // (B, G), or null for zeros
+  const double* grad_final_variance;  // (B, G), or null for zeros
   void* grad_x;                       // (B, L, D), dtype
   float* grad_weight;                 // (P, D), to be summed over the P parts of the work
   float* grad_bias;                   // (P, D)
-  double* grad_mean;                  // (B, G)
+  int64_t stride;                     // of these two, from part to part
+  double* grad_mean;                  // (B, G); null without a carried state
   double* grad_variance;              // (B, G)
 };
 

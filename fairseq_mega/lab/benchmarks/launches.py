@@ -42,8 +42,7 @@ LAUNCHES = {
     "aten.native_layer_norm_backward": 2,
     "fairseq_mega.ema_scan": 2,  # tables, scan
     "fairseq_mega.ema_scan_backward": 2,
-    "fairseq_mega.attention_weights_backward_": 3,  # weights, sums of the bias along diagonals, their total
-    "fairseq_mega.timestep_norm_backward": 3,
+    "fairseq_mega.timestep_norm_backward": 4,  # two for the statistics of tiles, the last adds up sums of parts
     "fairseq_mega.query_key_backward": 2,  # the second adds up the sums of parts of the rows
 }
 # Operators of ours in Python, whose own operators are counted.
@@ -130,6 +129,8 @@ class Launches(TorchDispatchMode):
             moved = sum(tensor.nbytes for tensor in tree_leaves((args, kwargs, results)) if isinstance(tensor, Tensor))
             launches = LAUNCHES.get(name, 1)
             launches += name == "fairseq_mega.silu_backward" and args[3] is not None  # sums for the skip's weight
+            if name == "fairseq_mega.attention_weights_backward_" and args[4] is not None:
+                launches += 2  # sums of the bias along diagonals, their total
             self.launched += [Launch(name, moved // max(launches, 1))] * launches
         return results
 

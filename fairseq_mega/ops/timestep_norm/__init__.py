@@ -65,10 +65,12 @@ def timestep_norm(
     check_steps("timestep norm", x, weight.numel())
     path = PATHS.choose(path, x)
     dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
-    if state is None:
-        state = fresh_statistics(x, groups)
-    state = widened(state)
+    state = None if state is None else widened(state)
     weight, bias = weight.to(dtype), bias.to(dtype)
+    single = path == "native" and padding_mask is None and is_single_step(x, eps)
+    if path == "native" and documents is None and not single and x.numel() > 0:
+        return timestep_norm_native(x, weight, bias, groups, state, padding_mask, eps)
+    state = fresh_statistics(x, groups) if state is None else state
 
     if x.numel() == 0:  # the product has no element, and gradients of zero
         return x * (weight.sum() + bias.sum()).to(x.dtype), state
@@ -80,10 +82,8 @@ def timestep_norm(
             return timestep_norm(rows, weight, bias, groups, state=before, padding_mask=absent, eps=eps, path=path)
 
         return timestep_norm_documents(normalize, x, state, fresh_statistics(x, groups), documents, padding_mask)
-    if path == "native" and padding_mask is None and is_single_step(x, eps):
+    if single:
         return timestep_norm_step(x, weight, bias, state)
-    if path == "native":
-        return timestep_norm_native(x, weight, bias, state, padding_mask, eps)
     run = timestep_norm_reference if path == "reference" else timestep_norm_torch
     if padding_mask is not None:
         x = x.masked_fill(padding_mask.unsqueeze(-1), 0.0)  # padded values must not reach a gradient

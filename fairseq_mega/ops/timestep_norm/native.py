@@ -13,17 +13,22 @@ STEP_EPS = 1e-5  # of the kernel for one step
 
 
 def timestep_norm_native(
-    x: Tensor, weight: Tensor, bias: Tensor, state: TimestepNormState, padding_mask: Optional[Tensor], eps: float
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    groups: int,
+    state: Optional[TimestepNormState],
+    padding_mask: Optional[Tensor],
+    eps: float,
 ) -> Tuple[Tensor, TimestepNormState]:
     """The norm by the compiled kernels; gradients save the inputs only.
 
-    Arguments and result are the reference's, with weight and bias in float32; x and y may also be bfloat16 or float16.
+    Arguments and result are the reference's, with weight and bias in float32, and a state of None for that before the
+    first step; x and y may also be bfloat16 or float16.
     """
-    y, mean, variance = native.operators.timestep_norm(
-        x, weight, bias, state.count, state.mean, state.variance, padding_mask, eps
-    )
-    steps = x.size(1) if padding_mask is None else (~padding_mask).sum(1)
-    return y, TimestepNormState(state.count + steps, mean, variance)
+    before = (None, None, None) if state is None else state
+    y, *after = native.operators.timestep_norm(x, weight, bias, groups, *before, padding_mask, eps)
+    return y, TimestepNormState(*after)
 
 
 def is_single_step(x: Tensor, eps: float) -> bool:
@@ -44,45 +49,42 @@ def timestep_norm_step(
 def _register(namespace: str) -> None:
     ops = getattr(torch.ops, namespace)
 
-    def shapes(
-        x: Tensor,
-        weight: Tensor,
-        bias: Tensor,
-        count: Tensor,
-        mean: Tensor,
-        variance: Tensor,
-        padding_mask: Optional[Tensor],
-        eps: float,
-    ) -> Tuple[Tensor, Tensor, Tensor]:
+    def shapes(x: Tensor, weight: Tensor, bias: Tensor, groups: int, *rest: Any) -> Tuple[Tensor, ...]:
         y = torch.empty_like(x, memory_format=torch.contiguous_format)
-        return y, mean.new_empty(mean.shape), mean.new_empty(mean.shape)
+        mean, variance = (x.new_empty(x.size(0), groups, dtype=torch.float64) for _ in range(2))
+        return y, x.new_empty(x.size(0), dtype=torch.int64), mean, variance
 
     def backward_shapes(
         grad_y: Tensor,
-        grad_mean: Tensor,
-        grad_variance: Tensor,
+        grad_mean: Optional[Tensor],
+        grad_variance: Optional[Tensor],
         x: Tensor,
         weight: Tensor,
-        count: Tensor,
-        mean: Tensor,
-        variance: Tensor,
-        padding_mask: Optional[Tensor],
-        eps: float,
-    ) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        groups: int,
+        count: Optional[Tensor],
+        *rest: Any,
+    ) -> Tuple[Tensor, ...]:
         grad_x = torch.empty_like(x, memory_format=torch.contiguous_format)
-        of_width, of_groups = weight.new_empty, mean.new_empty
-        return grad_x, of_width(weight.shape), of_width(weight.shape), of_groups(mean.shape), of_groups(mean.shape)
+        size = (0,) if count is None else (x.size(0), groups)
+        of_statistics = (x.new_empty(size, dtype=torch.float64) for _ in range(2))
+        return grad_x, weight.new_empty(weight.shape), weight.new_empty(weight.shape), *of_statistics
 
     def keep(ctx: Any, inputs: Tuple[Any, ...], output: Tuple[Tensor, ...]) -> None:
-        x, weight, _, count, mean, variance, padding_mask, eps = inputs
-        ctx.save_for_backward(x, weight, count, mean, variance, padding_mask)
-        ctx.eps = eps
+        x, weight, _, ctx.groups, *rest, ctx.eps = inputs
+        ctx.save_for_backward(x, weight, *rest)
+        ctx.set_materialize_grads(False)  # nobody uses the last statistics of a whole sequence
 
-    def gradient(ctx: Any, grad_y: Tensor, grad_mean: Tensor, grad_variance: Tensor) -> Tuple[Optional[Tensor], ...]:
-        grad_x, grad_weight, grad_bias, grad_before, grad_variance_before = ops.timestep_norm_backward(
-            grad_y, grad_mean, grad_variance, *ctx.saved_tensors, ctx.eps
+    def gradient(
+        ctx: Any, grad_y: Optional[Tensor], _: None, grad_mean: Optional[Tensor], grad_variance: Optional[Tensor]
+    ) -> Tuple[Optional[Tensor], ...]:
+        x, weight, *rest = ctx.saved_tensors
+        grad_y = torch.zeros_like(x) if grad_y is None else grad_y
+        grad_x, grad_weight, grad_bias, *before = ops.timestep_norm_backward(
+            grad_y, grad_mean, grad_variance, x, weight, ctx.groups, *rest, ctx.eps
         )
-        return grad_x, grad_weight, grad_bias, None, grad_before, grad_variance_before, None, None
+        if rest[0] is None:
+            before = [None, None]
+        return grad_x, grad_weight, grad_bias, None, None, *before, None, None
 
     torch.library.register_fake(f"{namespace}::timestep_norm", shapes)
     torch.library.register_fake(f"{namespace}::timestep_norm_backward", backward_shapes)

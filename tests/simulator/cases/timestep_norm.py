@@ -8,9 +8,11 @@ from torch import Tensor
 
 from tests.simulator.cases.case import FLOAT, HALF, Case, Results, exact, normal, ops, with_gradients
 
+STATISTICS = ("gradient of mean", "gradient of variance")
+
 
 def cases() -> Iterator[Case]:
-    for batch, length, width, groups, dtype, masked in (
+    for batch, length, width, groups, dtype, masked, *carried in (
         (1, 1, 3, 1, FLOAT, False),
         (2, 33, 24, 2, FLOAT, True),
         (1, 70, 27, 9, FLOAT, True),
@@ -21,6 +23,8 @@ def cases() -> Iterator[Case]:
         (1, 1100, 2, 1, FLOAT, True),  # more tiles than a warp has lanes
         (520, 40, 2, 1, FLOAT, False),  # enough sequences: a block walks over the tiles
         (2, 67, 80, 2, HALF, True),
+        (3, 70, 6, 2, FLOAT, True, False),  # before the first step
+        (520, 40, 2, 1, FLOAT, False, False),
     ):
         inputs = {
             "x": normal(1, batch, length, width, dtype=dtype) * 1.5 + 0.5,
@@ -29,7 +33,7 @@ def cases() -> Iterator[Case]:
             "mean": normal(4, batch, groups).double(),
             "variance": normal(5, batch, groups).double().square() + 0.2,
         }
-        count = torch.arange(batch) * 5 % 11
+        count = torch.arange(batch) * 5 % 11 * all(carried)
         padding = None
         if masked:
             padding = torch.rand(batch, length, generator=torch.Generator().manual_seed(6)) < 0.3
@@ -37,8 +41,13 @@ def cases() -> Iterator[Case]:
             padding[0] |= torch.tensor(batch == 3)
         grads = {"y": normal(7, batch, length, width, dtype=dtype)}
         grads.update(mean=normal(8, batch, groups).double(), variance=normal(9, batch, groups).double())
+        if not all(carried):
+            inputs.update(mean=torch.zeros(batch, groups).double(), variance=torch.ones(batch, groups).double())
+            grads = {"y": grads["y"]}
         leaves = exact(inputs)
         wanted = with_gradients(by_definition(leaves, count, padding), grads, leaves)
+        if not all(carried):
+            wanted = {name: value for name, value in wanted.items() if name not in STATISTICS}
 
         # Statistics of no steps, before some: what stands there plays no part.
         unknown = (count == 0) & (True if padding is None else ~padding.all(1))
@@ -51,15 +60,17 @@ def cases() -> Iterator[Case]:
             padding: Optional[Tensor] = padding,
             grads: Results = grads,
         ) -> Results:
-            x, weight, bias, mean, variance = inputs.values()
-            y, last_mean, last_variance = ops().timestep_norm(x, weight, bias, count, mean, variance, padding, 1e-5)
-            found = ops().timestep_norm_backward(
-                grads["y"], grads["mean"], grads["variance"], x, weight, count, mean, variance, padding, 1e-5
-            )
+            x, weight, bias, *state = inputs.values()
+            before = (count, *state) if "mean" in grads else (None, None, None)
+            groups = state[0].size(1)
+            y, *last = ops().timestep_norm(x, weight, bias, groups, *before, padding, 1e-5)
+            of_last = (grads.get("mean"), grads.get("variance"))
+            found = ops().timestep_norm_backward(grads["y"], *of_last, x, weight, groups, *before, padding, 1e-5)
             gradients = {f"gradient of {name}": value for name, value in zip(inputs, found)}
-            return {"y": y, "mean": last_mean, "variance": last_variance, **gradients}
+            statistics = dict(zip(("count", "mean", "variance"), (last[0].double(), *last[1:])))
+            return {"y": y, **statistics, **gradients}
 
-        yield Case(f"norm B {batch} L {length} D {width} G {groups} {dtype} masked {masked}", run, wanted)
+        yield Case(f"norm B {batch} L {length} D {width} G {groups} {dtype} masked {masked} {carried}", run, wanted)
 
 
 def by_definition(leaves: Results, count: Tensor, padding: Optional[Tensor]) -> Results:
@@ -79,4 +90,4 @@ def by_definition(leaves: Results, count: Tensor, padding: Optional[Tensor]) -> 
         mean = torch.where(present.unsqueeze(1), new_mean, mean)
         variance = torch.where(present.unsqueeze(1), new_variance, variance)
         seen = seen + present
-    return {"y": torch.stack(outputs, 1), "mean": mean, "variance": variance}
+    return {"y": torch.stack(outputs, 1), "count": seen, "mean": mean, "variance": variance}
