@@ -24,6 +24,7 @@ def normalized_query_key(
     chunk_size: int,
     base: float,
     eps: float,
+    unit: float = 0.0,
     path: Optional[str] = None,
 ) -> Tuple[Tensor, Tensor]:
     """Queries and keys ``scale n + offset``, turned, with ``n = x / sqrt(mean(x^2) + eps)`` head by head.
@@ -35,6 +36,7 @@ def normalized_query_key(
         scale, offset: (2, H, E), of queries and of keys; float32, or float64 with x.
         first, chunk_size, base: as :func:`rotate` has them.
         eps: added to the mean of the squares.
+        unit: if not 0, ``scale`` is (scale + 1) unit, which the kernels compute.
         path: "reference" or "native" (compiled kernels) to force a path, "auto" for native wherever it can run, None
             for the environment's choice (see :mod:`fairseq_mega.ops.common.dispatch`).
 
@@ -52,7 +54,9 @@ def normalized_query_key(
         reach = _reach(first + x.size(1), chunk_size)
         turns = _signed_turns(features // 2, reach, base, x.device)
         columns = scale.to(torch.float32), offset.to(torch.float32)
-        return native.operators.rotary_query_key(x, *columns, turns, first, eps)
+        return native.operators.rotary_query_key(x, *columns, turns, first, eps, unit)
+    if unit != 0.0:
+        scale = (scale + 1) * unit
     wide = x.to(torch.promote_types(x.dtype, torch.float32)).unflatten(-1, (-1, features))
     normalized = row_norm(wide, centred=False, eps=eps, path="reference" if path == "reference" else None)
     both = torch.addcmul(offset, normalized.unsqueeze(-3), scale)  # (B, L, 2, H, E)
@@ -136,15 +140,13 @@ def _register(namespace: str) -> None:
         return x.new_empty(x.shape), x.new_empty(x.shape)
 
     def fake_backward(grad_query: Tensor, grad_key: Tensor, x: Tensor, *rest: Any) -> Tuple[Tensor, Tensor]:
-        parts = -(-x.size(0) * x.size(1) // 256)
-        return x.new_empty(x.shape), x.new_empty(parts, 4, x.size(-1), dtype=torch.float32)
+        return x.new_empty(x.shape), x.new_empty(4, x.size(-1), dtype=torch.float32)
 
     def backward(ctx: Any, grad_query: Tensor, grad_key: Tensor) -> Tuple[Optional[Tensor], ...]:
         x, scale, _, *rest = inputs_of(ctx)
         ctx.inputs = None
-        grad_x, parts = operators.rotary_query_key_backward(grad_query, grad_key, x, scale, *rest)
-        of_scale, of_offset = parts.sum(0).view(2, *scale.shape)
-        return grad_x, of_scale, of_offset, None, None, None
+        grad_x, sums = operators.rotary_query_key_backward(grad_query, grad_key, x, scale, *rest)
+        return grad_x, *sums.view(2, *scale.shape).unbind(), None, None, None, None
 
     torch.library.register_fake(f"{namespace}::rotary_query_key")(fake)
     torch.library.register_fake(f"{namespace}::rotary_query_key_backward")(fake_backward)

@@ -30,9 +30,9 @@ def numbers(case: Any) -> Dict[str, Tensor]:
     return {name: torch.randn(size, generator=generator, dtype=torch.float64) for name, size in sizes.items()}
 
 
-def both(tensors: Dict[str, Tensor], case: Any, path: str) -> Tensor:
-    first, chunk_size = case[4:]
-    found = normalized_query_key(**tensors, first=first, chunk_size=chunk_size, base=100.0, eps=1e-5, path=path)
+def both(tensors: Dict[str, Tensor], case: Any, path: str, unit: float = 0.0) -> Tensor:
+    given: Dict[str, Any] = {**tensors, "first": case[4], "chunk_size": case[5], "base": 100.0, "eps": 1e-5}
+    found = normalized_query_key(**given, unit=unit, path=path)
     return torch.cat(found, dim=-1)
 
 
@@ -54,7 +54,8 @@ def test_the_definition_turns_pairs_by_the_angle_of_their_position():
 @needs_kernels
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_the_kernel_equals_the_definition(case, dtype, any_kernels):
+@pytest.mark.parametrize("unit", [0.0, 0.3])
+def test_the_kernel_equals_the_definition(case, dtype, unit, any_kernels):
     plain = numbers(case)
     rounded = {name: tensor.to(dtype if name == "x" else torch.float32) for name, tensor in plain.items()}
     results = []
@@ -62,7 +63,7 @@ def test_the_kernel_equals_the_definition(case, dtype, any_kernels):
         device = any_kernels if path == "native" else "cpu"
         moved = {name: tensor.to(device) for name, tensor in rounded.items()}
         inputs = {name: leaves({name: tensor}, kind or tensor.dtype)[name] for name, tensor in moved.items()}
-        out = both(inputs, case, path)
+        out = both(inputs, case, path, unit)
         results.append((out.cpu(), {name: gradient.cpu() for name, gradient in gradients(out, inputs).items()}))
     (out, found), (want, exact), (baseline, usual) = results
     assert out.dtype == dtype

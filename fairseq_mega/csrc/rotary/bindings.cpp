@@ -11,9 +11,11 @@ struct Rotary {
   Tensor scale, turns;
   std::optional<Tensor> offset;
 
+  float unit;
+
   Rotary(const Tensor& x, const Tensor& scale, const std::optional<Tensor>& offset, const Tensor& turns, int64_t first,
-         double eps, const char* op)
-      : x(rows_of(x)), scale(packed(scale)), turns(packed(turns)), offset(packed(offset)) {
+         double eps, double unit, const char* op)
+      : x(rows_of(x)), scale(packed(scale)), turns(packed(turns)), offset(packed(offset)), unit(float(unit)) {
     check_devices(op, {{"x", x}, {"scale", scale}, {"offset", offset}, {"turns", turns}});
     STD_TORCH_CHECK(x.dim() == 3 && scale.dim() == 3 && scale.size(0) == 2 &&
                         scale.size(1) * scale.size(2) == x.size(2) && scale.size(2) % 2 == 0,
@@ -31,42 +33,66 @@ struct Rotary {
 
   RotaryInputs inputs() const {
     return {x.tensor.const_data_ptr(), x.stride, scale.const_data_ptr<float>(), data_or_null<float>(offset),
-            turns.const_data_ptr<float>()};
+            unit, turns.const_data_ptr<float>()};
   }
 };
 
+Tensor coefficients(const Rotary& call, const Tensor& x) {
+  return torch::stable::new_empty(x, {call.shape.parts(), 4, call.shape.width}, ScalarType::Float);
+}
+
 struct Cpu {
+  // Makes the scale from what `unit` makes it of.
+  static void prepare(Rotary& call) {
+    if (call.unit == 0.f) return;
+    Tensor made = like(call.scale);
+    const float* from = call.scale.const_data_ptr<float>();
+    float* to = made.mutable_data_ptr<float>();
+    for (int64_t i = 0; i < made.numel(); ++i) to[i] = (from[i] + 1.f) * call.unit;
+    call.scale = made;
+  }
   static void forward(const Rotary& call, const Tensor&, void* query, void* key) {
     const RotaryInputs in = call.inputs();
     for_parts(call.shape, [&](int64_t part) { rotary_forward_cpu(call.shape, in, query, key, part); });
   }
-  static void backward(const Rotary& call, const Tensor&, const RotaryGradients& gradients) {
+  // Returns the gradients of scale and offset.
+  static Tensor backward(const Rotary& call, const Tensor& x, RotaryGradients gradients) {
     const RotaryInputs in = call.inputs();
+    Tensor parts = coefficients(call, x);
+    gradients.coefficients = parts.mutable_data_ptr<float>();
     for_parts(call.shape, [&](int64_t part) { rotary_backward_cpu(call.shape, in, gradients, part); });
+    Tensor sums = torch::stable::sum(parts, std::vector<int64_t>{0});
+    float* of_scale = sums.mutable_data_ptr<float>();
+    for (int64_t i = 0; i < 2 * call.shape.width && call.unit != 0.f; ++i) of_scale[i] *= call.unit;
+    return sums;
   }
 };
 
 #if defined(FM_WITH_CUDA)
 struct Cuda {
+  static void prepare(Rotary&) {}
   static void forward(const Rotary& call, const Tensor& x, void* query, void* key) {
     if (x.numel() == 0) return;
     DeviceOf guard(x);
     const int error = rotary_forward_cuda(call.shape, call.inputs(), query, key, current_stream(x));
     check_cuda("rotary_query_key", error);
   }
-  static void backward(const Rotary& call, const Tensor& x, const RotaryGradients& gradients) {
-    if (x.numel() == 0) return;
+  static Tensor backward(const Rotary& call, const Tensor& x, RotaryGradients gradients) {
     DeviceOf guard(x);
-    const int error = rotary_backward_cuda(call.shape, call.inputs(), gradients, current_stream(x));
-    check_cuda("rotary_query_key_backward", error);
+    const char* op = "rotary_query_key_backward";
+    Tensor parts = coefficients(call, x);
+    gradients.coefficients = parts.mutable_data_ptr<float>();
+    if (x.numel() > 0) check_cuda(op, rotary_backward_cuda(call.shape, call.inputs(), gradients, current_stream(x)));
+    return cuda_total(parts, parts.size(0), {4, call.shape.width}, op);
   }
 };
 #endif
 
 template <class Device>
 std::tuple<Tensor, Tensor> rotary_query_key(Tensor x, Tensor scale, Tensor offset, Tensor turns, int64_t first,
-                                            double eps) {
-  const Rotary call(x, scale, offset, turns, first, eps, "rotary_query_key");
+                                            double eps, double unit) {
+  Rotary call(x, scale, offset, turns, first, eps, unit, "rotary_query_key");
+  Device::prepare(call);
   Tensor query = like(x), key = like(x);
   Device::forward(call, x, query.mutable_data_ptr(), key.mutable_data_ptr());
   return {query, key};
@@ -74,19 +100,16 @@ std::tuple<Tensor, Tensor> rotary_query_key(Tensor x, Tensor scale, Tensor offse
 
 template <class Device>
 std::tuple<Tensor, Tensor> rotary_query_key_backward(Tensor grad_query, Tensor grad_key, Tensor x, Tensor scale,
-                                                     Tensor turns, int64_t first, double eps) {
+                                                     Tensor turns, int64_t first, double eps, double unit) {
   const char* op = "rotary_query_key_backward";
-  const Rotary call(x, scale, std::nullopt, turns, first, eps, op);
+  Rotary call(x, scale, std::nullopt, turns, first, eps, unit, op);
+  Device::prepare(call);
   check_devices(op, {{"x", x}, {"the query's gradient", grad_query}, {"the key's gradient", grad_key}});
   check_like(grad_query, x, op, "the query's gradient");
   check_like(grad_key, x, op, "the key's gradient");
   const Tensor q = packed(grad_query), k = packed(grad_key);
   Tensor grad_x = like(x);
-  Tensor sums = torch::stable::new_empty(x, {call.shape.parts(), 4, call.shape.width}, ScalarType::Float);
-  const RotaryGradients gradients{q.const_data_ptr(), k.const_data_ptr(), grad_x.mutable_data_ptr(),
-                                  sums.mutable_data_ptr<float>()};
-  Device::backward(call, x, gradients);
-  return {grad_x, sums};
+  return {grad_x, Device::backward(call, x, {q.const_data_ptr(), k.const_data_ptr(), grad_x.mutable_data_ptr()})};
 }
 
 }  // namespace
@@ -94,11 +117,11 @@ std::tuple<Tensor, Tensor> rotary_query_key_backward(Tensor grad_query, Tensor g
 
 FM_LIBRARY(m) {
   m.def(
-      "rotary_query_key(Tensor x, Tensor scale, Tensor offset, Tensor turns, int first, float eps) -> "
-      "(Tensor, Tensor)");
+      "rotary_query_key(Tensor x, Tensor scale, Tensor offset, Tensor turns, int first, float eps, "
+      "float unit) -> (Tensor, Tensor)");
   m.def(
       "rotary_query_key_backward(Tensor grad_query, Tensor grad_key, Tensor x, Tensor scale, Tensor turns, int first, "
-      "float eps) -> (Tensor, Tensor)");
+      "float eps, float unit) -> (Tensor, Tensor)");
 }
 
 #if defined(FM_LIBRARY_CPU)

@@ -31,6 +31,12 @@ __device__ __forceinline__ Pair turned(Pair v, const float* turn, int64_t featur
   return {v.a * turn[0] + direction * v.b * turn[features], v.b * turn[1] + direction * v.a * turn[features + 1]};
 }
 
+// Scales of a pair of features, from column `index` of (2, heads E).
+__device__ __forceinline__ Pair scale_of(const RotaryInputs& in, int64_t index) {
+  const Pair s = get_pair<float>(in.scale, index);
+  return in.unit == 0.f ? s : Pair{(s.a + 1.f) * in.unit, (s.b + 1.f) * in.unit};
+}
+
 __device__ __forceinline__ float sum_of_warp(float x) {
 #pragma unroll
   for (int distance = kLanes / 2; distance > 0; distance /= 2) x += __shfl_xor_sync(0xffffffffu, x, distance);
@@ -63,8 +69,8 @@ __global__ void __launch_bounds__(kThreads, 2)
       const int64_t column = head.first + i, place = row * shape.width + column;
       const Pair x = get_pair<T>(in.x, row * in.stride + column);
       for (int j = 0; j < 2; ++j) {
-        const float *scale = in.scale + j * shape.width + column, *offset = in.offset + j * shape.width + column;
-        const Pair v{offset[0] + x.a * root * scale[0], offset[1] + x.b * root * scale[1]};
+        const Pair scale = scale_of(in, j * shape.width + column), offset = get_pair<float>(in.offset, j * shape.width + column);
+        const Pair v{offset.a + x.a * root * scale.a, offset.b + x.b * root * scale.b};
         put_pair<T>(j ? key : query, place, turned(v, head.turn + i, shape.features, 1.f));
       }
     }
@@ -84,10 +90,10 @@ __device__ __forceinline__ Gradients gradients_of(const RotaryShape& shape, cons
 #pragma unroll
   for (int j = 0; j < 2; ++j) {
     const Pair of_y = get_pair<T>(j ? gradients.key : gradients.query, place);
-    const float* scale = in.scale + j * shape.width + column;
+    const Pair scale = scale_of(in, j * shape.width + column);
     g.v[j] = turned(of_y, head.turn + i, shape.features, -1.f);
-    g.n.a += g.v[j].a * scale[0];
-    g.n.b += g.v[j].b * scale[1];
+    g.n.a += g.v[j].a * scale.a;
+    g.n.b += g.v[j].b * scale.b;
   }
   return g;
 }
@@ -100,7 +106,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   const int lane = threadIdx.x % kLanes, warp = threadIdx.x / kLanes;
   const int64_t head_index = blockIdx.x / blocks_of_head % shape.heads, part = blockIdx.x / blocks_of_head / shape.heads;
   const int64_t first = blockIdx.x % blocks_of_head * 2 * kPairs * kLanes + 2 * lane;  // of the lane's features
-  const float share = 1.f / static_cast<float>(shape.features);
+  const float share = 1.f / static_cast<float>(shape.features), unit = in.unit == 0.f ? 1.f : in.unit;
   float sums[kPairs][8] = {};  // of scales, then of offsets: query a, b, key a, b
   for (int64_t row = shape.begin(part) + warp; row < shape.end(part); row += kWarps) {
     const Head head(shape, in, row, head_index);
@@ -138,7 +144,7 @@ __global__ void __launch_bounds__(kThreads, 2)
       float total = 0.f;
       for (int other = 0; other < kWarps; ++other) total += shared[other][warp][lane];
       const int64_t column = head_index * shape.features + i + warp % 2;
-      gradients.coefficients[(part * 4 + warp / 2) * shape.width + column] = total;
+      gradients.coefficients[(part * 4 + warp / 2) * shape.width + column] = warp < 4 ? total * unit : total;
     }
     __syncthreads();
   }

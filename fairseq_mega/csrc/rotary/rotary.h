@@ -23,13 +23,14 @@ struct RotaryInputs {
   const void* x;
   int64_t stride;               // from row to row of x, in elements
   const float *scale, *offset;  // (2, heads E); no offset in the backward pass
+  float unit;                   // on a GPU scale_j = (scale + 1) unit; 0 for scale as it is
   const float* turns;           // (reach, 2, E): cosines, and sines whose sign is that of the pair's other feature
 };
 
 struct RotaryGradients {
   const void *query, *key;
   void* x;
-  float* coefficients;          // (parts, 4, heads E): of scale, then of offset
+  float* coefficients;          // (parts, 4, heads E): of scale (on a GPU of what `unit` makes it of), then of offset
 };
 
 void rotary_forward_cpu(const RotaryShape&, const RotaryInputs&, void* query, void* key, int64_t part);

@@ -43,7 +43,7 @@ LAUNCHES = {
     "fairseq_mega.ema_scan": 2,  # tables, scan
     "fairseq_mega.ema_scan_backward": 2,
     "fairseq_mega.timestep_norm_backward": 4,  # two for the statistics of tiles, the last adds up sums of parts
-    "fairseq_mega.query_key_backward": 2,  # the second adds up the sums of parts of the rows
+    **dict.fromkeys(("fairseq_mega.query_key_backward", "fairseq_mega.rotary_query_key_backward"), 2),  # sums of parts
 }
 # Operators of ours in Python, whose own operators are counted.
 IN_PYTHON: Dict[str, Callable[..., Any]] = {

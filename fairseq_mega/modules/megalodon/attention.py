@@ -133,15 +133,15 @@ class NormalizedGatedAttention(nn.Module):
             return None
         projections, rms = (self.value_proj, self.gate_proj, self.output_proj), isinstance(self.ema_norm, RMSNorm)
         norm_scale = self.ema_norm.scale if isinstance(self.ema_norm, RMSNorm) else None
-        scale, offset = self._scale_and_offset()
+        scale = (at_least_float32(self.kappa) + 1) * self._unit()
         return NormalizedAttentionWeights(
             normalize=self.norm,
             norm=self.norm.of_step(),
             groups=self.norm.groups,
             projections=projections,
             maps=step_maps(*projections),
-            scale=scale,
-            offset=offset,
+            scale=self._by_head(scale),
+            offset=self._by_head(at_least_float32(self.mu)),
             coefficients=complex_step_coefficients(
                 self.ema.coefficients(), self.ema.omega, norm_scale=norm_scale, rms=rms
             ),
@@ -150,11 +150,12 @@ class NormalizedGatedAttention(nn.Module):
             most=self.kept_steps,
         )
 
-    def _scale_and_offset(self) -> Tuple[Tensor, Tensor]:
-        """Return scale and offset (2, H, E) of query and key; the scale turns the root mean square into the norm."""
-        scale = (at_least_float32(self.kappa) + 1) * (self.widths[0] // self.heads) ** -0.5
-        offset = at_least_float32(self.mu)
-        return scale.unflatten(-1, (self.heads, -1)), offset.unflatten(-1, (self.heads, -1))
+    def _unit(self) -> float:
+        """Return the factor of a head's features that turns their root mean square into their norm."""
+        return (self.widths[0] // self.heads) ** -0.5
+
+    def _by_head(self, columns: Tensor) -> Tensor:
+        return columns.unflatten(-1, (self.heads, -1))
 
     def _query_and_key(self, shared: Tensor, first: int) -> Tuple[Tensor, Tensor]:
         """Return query and key (B, L, z) from the shared representation; ``first`` is the first step's position in its
@@ -162,10 +163,9 @@ class NormalizedGatedAttention(nn.Module):
 
         The root mean square of a head's E features over sqrt(E) is their norm (Eq. 6), and Eq. 7 and 8 follow.
         """
-        scale, offset = self._scale_and_offset()
-        return normalized_query_key(
-            shared, scale, offset, first=first, chunk_size=self.chunk_size, base=self.rope_base, eps=EPS
-        )
+        kappa, mu = (self._by_head(at_least_float32(columns)) for columns in (self.kappa, self.mu))
+        settings: Dict[str, Any] = {"first": first, "chunk_size": self.chunk_size, "base": self.rope_base}
+        return normalized_query_key(shared, kappa, mu, eps=EPS, unit=self._unit(), **settings)
 
     def _attend(self, query: Tensor, key: Tensor, value: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
         """Return the attention of the last positions (B, L, z) to keys that start at a chunk's beginning."""

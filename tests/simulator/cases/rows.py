@@ -71,7 +71,7 @@ def query_key_cases() -> Iterator[Case]:
 
 
 def rotary_cases() -> Iterator[Case]:
-    for batch, length, heads, features, first, reach, dtype in (
+    for batch, length, heads, features, first, reach, dtype, *units in (
         (1, 1, 1, 2, 0, 1, FLOAT),
         (2, 5, 3, 6, 0, 8, FLOAT),
         (3, 33, 1, 66, 2, 4, FLOAT),  # more pairs than a warp has lanes; chunks
@@ -79,8 +79,9 @@ def rotary_cases() -> Iterator[Case]:
         (1, 3, 2, 130, 1, 8, FLOAT),  # more features than a block has in the backward pass
         (2, 70, 1, 34, 0, 70, HALF),
         (1, 9, 2, 8, 0, 16, torch.float16),
+        (2, 5, 3, 6, 0, 8, FLOAT, 0.7),  # scales from one
     ):
-        turns = angles(reach, features)
+        turns, unit = angles(reach, features), sum(units)
 
         def formula(x: Tensor, scale: Tensor, offset: Tensor) -> Results:
             n = x.unflatten(-1, (-1, scale.size(-1)))
@@ -88,7 +89,7 @@ def rotary_cases() -> Iterator[Case]:
             cosine, sine = turns.double()[(first + torch.arange(x.size(1))) % reach].unbind(1)  # noqa: B023
             made = {}
             for j, name in enumerate(("query", "key")):
-                v = offset[j] + n * scale[j]
+                v = offset[j] + n * ((scale[j] + 1) * unit if unit else scale[j])  # noqa: B023
                 swapped = v.unflatten(-1, (-1, 2)).flip(-1).flatten(-2)
                 made[name] = (v * cosine.unsqueeze(1) + swapped * sine.unsqueeze(1)).flatten(-2)
             return made
@@ -98,16 +99,16 @@ def rotary_cases() -> Iterator[Case]:
             x: Tensor,
             scale: Tensor,
             offset: Tensor,
-            rest: Tuple[Tensor, int, float] = (turns, first, 1e-5),
+            rest: Tuple[Any, ...] = (turns, first, 1e-5, unit),
         ) -> Results:
             of_x, sums = ops().rotary_query_key_backward(*grads.values(), x, scale, *rest)
-            of_scale, of_offset = sums.sum(0).view(2, *scale.shape)
+            of_scale, of_offset = sums.view(2, *scale.shape)
             made = dict(zip(grads, ops().rotary_query_key(x, scale, offset, *rest)))
             return {**made, "gradient of x": of_x, "gradient of scale": of_scale, "gradient of offset": of_offset}
 
         columns = {"scale": normal(2, 2, heads, features), "offset": normal(3, 2, heads, features)}
         rows = {"x": normal(1, batch, length, heads * features, dtype=dtype)}
-        title = f"rotary ({batch}, {length}, {heads}, {features}) from {first} of {reach} {dtype}"
+        title = f"rotary ({batch}, {length}, {heads}, {features}) from {first} of {reach} {dtype} {unit}"
         yield case(title, rows, columns, formula, run)
 
 
