@@ -306,7 +306,8 @@ def test_transforms_may_map_over_masks():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("fresh", [False, True])
-def test_one_fused_step(kernel_device, dtype, fresh):
+@pytest.mark.parametrize("activated", [False, True])
+def test_one_fused_step(kernel_device, dtype, fresh, activated):
     tensors, _ = case("carried", 1)
     tensors["omega"] = torch.randn(WIDTH, dtype=torch.float64)
     if fresh:
@@ -315,12 +316,12 @@ def test_one_fused_step(kernel_device, dtype, fresh):
     if not fresh:
         rounded["state"] = rounded["state"].float()
     with torch.no_grad():
-        out, state = gated_ema_step(
-            rounded["x"][:, 0], coefficients_of(rounded), rounded["omega"], rounded.get("state")
-        )
+        given = (rounded["x"][:, 0], coefficients_of(rounded), rounded["omega"], rounded.get("state"))
+        out, state = gated_ema_step(*given, activated=activated)
     exact = {name: tensor.cpu().double() for name, tensor in rounded.items()}
     y, last = run(exact, "reference", return_state=True)
-    want = torch.nn.functional.silu(y + exact["omega"] * exact["x"])[:, 0]
+    want = (y + exact["omega"] * exact["x"])[:, 0]
+    want = torch.nn.functional.silu(want) if activated else want
     assert out.dtype == dtype
     assert_close("output", out.cpu(), want, want.to(dtype))
     assert_close("state", state.cpu(), last)

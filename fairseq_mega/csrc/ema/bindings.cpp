@@ -184,7 +184,7 @@ std::tuple<Tensor, Tensor, Tensor> ema_scan_backward(Tensor grad_y, std::optiona
 
 template <class Device>
 std::tuple<Tensor, Tensor> ema_step(Tensor x, Tensor log_decay, Tensor expansion, Tensor projection,
-                                    std::optional<Tensor> omega, std::optional<Tensor> state) {
+                                    std::optional<Tensor> omega, std::optional<Tensor> state, bool activated) {
   const char* op = "ema_step";
   STD_TORCH_CHECK(x.dim() == 2, op, ": x must be (B, D)");
   check_devices(op, {{"x", x},
@@ -208,7 +208,7 @@ std::tuple<Tensor, Tensor> ema_step(Tensor x, Tensor log_decay, Tensor expansion
     Device::step(xs, shape,
                  {l.const_data_ptr<float>(), e.const_data_ptr<float>(), j.const_data_ptr<float>()},
                  {xs.const_data_ptr(), data_or_null<float>(w), data_or_null<float>(s), y.mutable_data_ptr(),
-                  new_state.mutable_data_ptr<float>()});
+                  new_state.mutable_data_ptr<float>(), activated});
   }
   return {y, new_state};
 }
@@ -250,8 +250,8 @@ FM_LIBRARY(m) {
       "Tensor projection, Tensor? state, Tensor? padding_mask, Tensor? reset_mask, bool bidirectional, bool shift, "
       "int truncation) -> (Tensor, Tensor, Tensor)");
   m.def(
-      "ema_step(Tensor x, Tensor log_decay, Tensor expansion, Tensor projection, Tensor? omega, Tensor? state) -> "
-      "(Tensor, Tensor)");
+      "ema_step(Tensor x, Tensor log_decay, Tensor expansion, Tensor projection, Tensor? omega, Tensor? state, "
+      "bool activated) -> (Tensor, Tensor)");
 }
 
 FM_LIBRARY_IMPL_(FM_NAMESPACE, CompositeExplicitAutograd, m) {

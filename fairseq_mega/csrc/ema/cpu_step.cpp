@@ -73,10 +73,8 @@ FM_INLINE void ema_step(const EmaShape& shape, const EmaCoefficients& c, const E
       const float *p = c.expansion + d * shape.n, *g = c.projection + d * values;
       float y = shape.complex ? advance_complex(state, next, high.data(), low.data(), p, g, x, shape.n)
                               : advance_real(state, next, high.data(), low.data(), p, g, x, shape.n);
-      if (step.omega) {
-        y += step.omega[d] * x;
-        y /= 1.f + std::exp(-y);
-      }
+      if (step.omega) y += step.omega[d] * x;
+      if (step.activated) y /= 1.f + std::exp(-y);
       write(step.y, element, y, shape.dtype);
     }
   }

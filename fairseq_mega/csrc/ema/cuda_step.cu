@@ -48,10 +48,8 @@ __global__ void __launch_bounds__(kThreads) ema_step_kernel(EmaShape shape, EmaC
   }
   for (int distance = share / 2; distance > 0; distance /= 2) y += __shfl_xor_sync(0xffffffffu, y, distance);
   if (!exists || thread % share != 0) return;
-  if (step.omega) {
-    y += step.omega[channel] * x;
-    y /= 1.f + expf(-y);
-  }
+  if (step.omega) y += step.omega[channel] * x;
+  if (step.activated) y /= 1.f + expf(-y);
   write(step.y, place, shape.dtype, y);
 }
 

@@ -68,14 +68,15 @@ struct EmaGradients {
   float* moments_state;           // the same shape; null where grad_final_state is
 };
 
-// One step for decoding, fused with the skip and the SiLU of MEGA's EMA sub-layer:
+// One step for decoding, fused with the skip and with the SiLU of MEGA's EMA sub-layer:
 //   new_state = q state + p x;  y = SiLU(sum_n Re(g new_state) + omega x)
 struct EmaStep {
   const void* x;       // (B, D), dtype
-  const float* omega;  // (D,), or null: y = sum_n Re(g new_state)
+  const float* omega;  // (D,), or null for no skip
   const float* state;  // (B, D, N[, 2]) or null
   void* y;             // (B, D), dtype
   float* new_state;    // (B, D, N[, 2])
+  bool activated;      // whether there is a SiLU
 };
 
 // The range [begin, end) of batch x channel blocks, of which there are ema_scan_tasks(shape).

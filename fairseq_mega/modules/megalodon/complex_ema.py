@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_mega.modules.parameter_cache import ParameterCache
-from fairseq_mega.ops.ema import EMACoefficients, complex_ema_coefficients, compute_dtype, damped_ema
+from fairseq_mega.ops.ema import EMACoefficients, complex_ema_coefficients, compute_dtype, gated_ema
 
 
 class ComplexEMA(nn.Module):
@@ -83,9 +83,11 @@ class ComplexEMA(nn.Module):
             coefficients = self.coefficients()
         else:
             coefficients = prepared.get(self, "coefficients", self.coefficients)
-        y, last_state = damped_ema(
+        return gated_ema(
             x,
             coefficients,
+            self.omega,
+            activated=False,
             padding_mask=padding_mask,
             reset_mask=reset_mask,
             bidirectional=self.bidirectional,
@@ -93,7 +95,6 @@ class ComplexEMA(nn.Module):
             state=state,
             return_state=return_state,
         )
-        return torch.addcmul(y, x, self.omega.to(x.dtype)), last_state
 
     def extra_repr(self) -> str:
         return f"embed_dim={self.embed_dim}, ema_dim={self.ema_dim}, bidirectional={self.bidirectional}"

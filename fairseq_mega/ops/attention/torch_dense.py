@@ -29,7 +29,10 @@ def dense_attention(q: Tensor, k: Tensor, v: Tensor, options: Options) -> Tensor
 def _one_query(q: Tensor, k: Tensor, v: Tensor, bias: Optional[Tensor], scale: Optional[float]) -> Tensor:
     """Softmax attention of a single query (B, 1, z), as in decoding, which sees all keys (B, m, z)."""
     scale, kt = 1.0 / math.sqrt(q.size(-1)) if scale is None else scale, k.transpose(1, 2)
-    logits = torch.bmm(q * scale, kt) if bias is None else torch.baddbmm(bias.to(q.dtype), q, kt, alpha=scale)
+    if bias is None:
+        logits = torch.bmm(q if scale == 1.0 else q * scale, kt)
+    else:
+        logits = torch.baddbmm(bias.to(q.dtype), q, kt, alpha=scale)
     dtype = torch.promote_types(q.dtype, torch.float32)
     return torch.bmm(torch.softmax(logits, dim=-1, dtype=dtype).to(v.dtype), v)
 

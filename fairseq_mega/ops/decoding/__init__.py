@@ -86,8 +86,8 @@ NATIVE_OF_MANY = StepFunctions(reference.normalized_attention_step, native.gated
 def step_functions(x: Tensor) -> Optional[StepFunctions]:
     """Return the functions that compute x (B, L, D) without gradients if it is one step; None where no function does.
 
-    The kernels require float32 on a CPU. FAIRSEQ_MEGA_PATHS can force "reference" or "native", see
-    :mod:`fairseq_mega.ops.common.dispatch`.
+    The kernels of whole sub-layers require float32 on a CPU. On a GPU with kernels the operators on sequences launch
+    the fewest. FAIRSEQ_MEGA_PATHS can force "reference" or "native", see :mod:`fairseq_mega.ops.common.dispatch`.
 
     Raises:
         ValueError: for an unknown path.
@@ -102,6 +102,10 @@ def step_functions(x: Tensor) -> Optional[StepFunctions]:
         return None
     if path == "reference":
         return REFERENCE
-    if x.dtype != torch.float32 or x.device.type != "cpu" or PATHS.choose(path, x) != "native":
+    if PATHS.choose(path, x) != "native":
+        return OTHERS
+    if x.device.type != "cpu":
+        return None
+    if x.dtype != torch.float32:
         return OTHERS
     return NATIVE if x.size(0) <= MOST_ROWS else NATIVE_OF_MANY

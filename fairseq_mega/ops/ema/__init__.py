@@ -182,17 +182,21 @@ def gated_ema(
     coefficients: EMACoefficients,
     omega: Tensor,
     *,
+    activated: bool = True,
     padding_mask: Optional[Tensor] = None,
     reset_mask: Optional[Tensor] = None,
     state: Optional[Tensor] = None,
     return_state: bool = False,
     **options: Any,
 ) -> Tuple[Tensor, Optional[Tensor]]:
-    """Run MEGA's EMA sub-layer, ``SiLU(EMA(x) + omega x)``; :func:`gated_ema_step` computes a single step of a stream.
+    """Run MEGA's EMA sub-layer, ``SiLU(EMA(x) + omega x)``, or MEGALODON's, which has no SiLU.
+
+    :func:`gated_ema_step` computes a single step of a stream.
 
     Args:
         x, coefficients, padding_mask, reset_mask, state, return_state, options: as in :func:`damped_ema`.
         omega: (D,), weight of the skip, which includes padding.
+        activated: whether there is a SiLU.
 
     Returns:
         As :func:`damped_ema`.
@@ -200,32 +204,36 @@ def gated_ema(
     Source: MEGA, Eq. 5 and 6; omega and SiLU are the published code's.
     """
     if return_state and x.size(1) == 1 and padding_mask is None and reset_mask is None:
-        out, new_state = gated_ema_step(x[:, 0], coefficients, omega, state)
+        out, new_state = gated_ema_step(x[:, 0], coefficients, omega, state, activated=activated)
         return out.unsqueeze(1), new_state
     options.update(padding_mask=padding_mask, reset_mask=reset_mask, state=state, return_state=return_state)
     y, last_state = damped_ema(x, coefficients, **options)
-    return silu(y, skip=x, omega=omega), last_state
+    if activated:
+        return silu(y, skip=x, omega=omega), last_state
+    return torch.addcmul(y, x, omega.to(x.dtype)), last_state
 
 
 def gated_ema_step(
-    x: Tensor, coefficients: EMACoefficients, omega: Tensor, state: Optional[Tensor]
+    x: Tensor, coefficients: EMACoefficients, omega: Tensor, state: Optional[Tensor], *, activated: bool = True
 ) -> Tuple[Tensor, Tensor]:
-    """One step of MEGA's EMA sub-layer, ``SiLU(EMA(x) + omega x)``, in one kernel where no gradient is needed.
+    """One step of :func:`gated_ema`, in one kernel where no gradient is needed.
 
     Args:
         x: (B, D).
         coefficients: each (D, N).
         omega: (D,), weight of the skip.
         state: (B, D, N), or None for zeros.
+        activated: whether there is a SiLU.
 
     Returns:
         (B, D) in the dtype of x, and the new state (B, D, N).
 
     Source: MEGA, Eq. 5 and 6; omega and SiLU are the published code's.
     """
-    fused = not torch.is_grad_enabled() and coefficients.log_decay.size(-1) > 0
+    fused = not torch.is_grad_enabled() and coefficients.log_decay.size(-1) > 0 and (activated or x.is_cuda)
     if fused and PATHS.choose(None, x, coefficients, 1, False) == "native":
-        return ema_native_step(x, coefficients, state, omega.float())
+        return ema_native_step(x, coefficients, state, omega.float(), activated=activated)
     y, new_state = damped_ema(x.unsqueeze(1), coefficients, state=state, return_state=True)
     assert new_state is not None
-    return F.silu(torch.addcmul(y[:, 0], x, omega.to(x.dtype))), new_state
+    out = torch.addcmul(y[:, 0], x, omega.to(x.dtype))
+    return F.silu(out) if activated else out, new_state

@@ -52,23 +52,29 @@ def ema_native(
 
 
 def ema_native_step(
-    x: Tensor, coefficients: EMACoefficients, state: Optional[Tensor], omega: Optional[Tensor] = None
+    x: Tensor,
+    coefficients: EMACoefficients,
+    state: Optional[Tensor],
+    omega: Optional[Tensor] = None,
+    *,
+    activated: bool,
 ) -> Tuple[Tensor, Tensor]:
-    """One step without gradients, with the skip and the SiLU of MEGA's EMA sub-layer where ``omega`` is passed.
+    """One step without gradients, ``EMA(x) + omega x``, and the SiLU of it where ``activated``.
 
     Args:
         x: (B, D), float32, bfloat16 or float16.
         coefficients: each (D, N).
         state: (B, D, N), or None for zeros.
-        omega: (D,) in float32.
+        omega: (D,) in float32, or None for no skip.
+        activated: whether there is a SiLU.
 
     Returns:
-        ``SiLU(EMA(x) + omega x)`` (or the EMA's output alone) as (B, D), and the new state (B, D, N).
+        (B, D), and the new state (B, D, N).
     """
     log_decay, expansion, projection = _as_real(coefficients)
     if state is not None and state.is_complex():
         state = torch.view_as_real(state)
-    y, new_state = native.operators.ema_step(x, log_decay, expansion, projection, omega, state)
+    y, new_state = native.operators.ema_step(x, log_decay, expansion, projection, omega, state, activated)
     return y, torch.view_as_complex(new_state) if log_decay.dim() == 3 else new_state
 
 

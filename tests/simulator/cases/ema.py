@@ -90,6 +90,7 @@ def ema_by_definition(call: Call, given: Dict[str, Any]) -> Results:
         after = q * h + p * raw.unsqueeze(-1)
         step = (g * after).sum(-1).real + torch.linspace(-1, 1, width).double() * raw
         found["step"], found["step's state"] = step * torch.sigmoid(step), after
+        found["step without SiLU"] = step
     if given["padding"] is not None:
         grad_x = grad_x.masked_fill(given["padding"].unsqueeze(-1), 0.0)
     found.update({f"moments {i}": part for i, part in enumerate(moments)})
@@ -176,7 +177,9 @@ def run_kernels(call: Call, given: Dict[str, Any]) -> Results:
     if not call.bidirectional:
         omega = torch.linspace(-1, 1, call.width)
         coefficients = (given["log_decay"], given["expansion"], given["projection"])
-        found["step"], found["step's state"] = ops().ema_step(given["x"][:, 0], *coefficients, omega, given["state"])
+        step = (given["x"][:, 0], *coefficients, omega, given["state"])
+        found["step"], found["step's state"] = ops().ema_step(*step, True)
+        found["step without SiLU"], _ = ops().ema_step(*step, False)
     return {name: tensor for name, tensor in found.items() if tensor.numel() > 0}
 
 
