@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fairseq_mega.ops.dropout import dropout
+from fairseq_mega.ops.gate import dropped_residual
 
 
 class Dropout(nn.Module):
@@ -87,6 +88,15 @@ class StochasticDepth(Dropout):
 
     def forward(self, x: Tensor) -> Tensor:
         return x * F.dropout(torch.ones_like(x[:, :1, :1]), self.p) if self.active else x
+
+
+def add_dropped(
+    residual: Tensor, x: Tensor, addend: Optional[Tensor], dropout: Dropout, depth: StochasticDepth
+) -> Tensor:
+    """Return ``residual + depth(dropout(x + addend))`` of tensors (B, L, D); no addend is zero."""
+    if not dropout.feature and not depth.active:
+        return dropped_residual(residual, x, addend, dropout=dropout.rate)
+    return residual + depth(dropout(x if addend is None else x + addend))
 
 
 def postpone(model: nn.Module, updates: int) -> None:

@@ -82,6 +82,7 @@ class MultiDimensionalDampedEMA(nn.Module):
         state: Optional[Tensor] = None,
         return_state: bool = False,
         prepared: Optional[ParameterCache] = None,
+        dropout: float = 0.0,
     ) -> Tuple[Tensor, Optional[Tensor]]:
         """Run the EMA over time.
 
@@ -92,6 +93,7 @@ class MultiDimensionalDampedEMA(nn.Module):
             state: (B, D, N) memory before the first step.
             return_state: also return the memory after each row's last real step.
             prepared: keeps the coefficients for the next steps of a stream.
+            dropout: probability of dropping an element of the result.
 
         Returns:
             (B, L, D), and the state (B, D, N) or None.
@@ -112,6 +114,7 @@ class MultiDimensionalDampedEMA(nn.Module):
             truncation=self.truncation,
             state=state,
             return_state=return_state,
+            dropout=dropout,
         )
         return out, last_state
 

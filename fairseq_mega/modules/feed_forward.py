@@ -11,7 +11,7 @@ from fairseq_mega.ops.linear import after_silu
 
 from .activation import ACTIVATIONS
 from .config import MegaLayerConfig
-from .dropout import Dropout, StochasticDepth
+from .dropout import Dropout, StochasticDepth, add_dropped
 from .linear import linear
 from .norm import build_norm, norm_for_products, step_norm
 from .packed_linear import step_maps
@@ -47,7 +47,7 @@ class NormalizedFeedForward(nn.Module):
             x = after_silu(self.fc2, x, None, self.hidden_dropout)
         else:
             x = recomputing(self.fc2, self.hidden_dropout(self.activation(x)))
-        x = self.stochastic_depth(self.dropout(x)) + residual
+        x = add_dropped(residual, x, None, self.dropout, self.stochastic_depth)
         return x if self.prenorm else self.norm(x)
 
     def step_weights(self) -> Optional[FeedForwardWeights]:

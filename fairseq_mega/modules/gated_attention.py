@@ -117,6 +117,7 @@ class GatedAttention(nn.Module):
         if context.relay is not None:
             memory = context.relay.receive(self, memory, LayerMemory(self.ema.fresh_state(x)))
         state = None if memory is None else memory.ema
+        together = context.relay is None and not self.dropout.feature
         average, ema = self.ema(
             x,
             padding_mask=padding_mask,
@@ -124,11 +125,13 @@ class GatedAttention(nn.Module):
             state=state,
             return_state=context.return_state or context.relay is not None,
             prepared=prepared,
+            dropout=self.dropout.rate if together else 0.0,
         )
         if context.relay is not None:
             assert ema is not None
             average = context.relay.send(self, average, LayerMemory(ema))
-        update, shared, reset, candidate = recomputing(in_parts, self.gate_proj, self.dropout(average), (d, z, v, d))
+        average = average if together else self.dropout(average)
+        update, shared, reset, candidate = recomputing(in_parts, self.gate_proj, average, (d, z, v, d))
         query, key = query_key(shared, self.kappa, self.mu)
         if prepared is not None:
             cache = cached(cache, key, value, padding_mask, prepared, self.kept_steps, context.given_up, state)

@@ -4,6 +4,8 @@ from typing import Optional
 
 from torch import Tensor, nn
 
+from fairseq_mega.ops.dropout import drawing_once
+
 from .config import MegaLayerConfig
 from .cross_attention import GatedCrossAttention
 from .feed_forward import NormalizedFeedForward
@@ -32,6 +34,7 @@ class MegaLayer(nn.Module):
         self.feed_forward = NormalizedFeedForward(config) if config.ffn_dim > 0 else None
 
     @by_single_steps(layer_step)
+    @drawing_once
     def forward(
         self,
         x: Tensor,

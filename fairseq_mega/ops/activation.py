@@ -9,6 +9,8 @@ from torch import Tensor
 from .common import native
 from .common.dispatch import Operator, Path, kernels_unavailable
 from .common.recompute import inputs_of, keep_operator
+from .dropout import draw_seed
+from .dropout import dropout as drop
 
 
 def _one_type(x: Tensor, *others: Optional[Tensor]) -> bool:
@@ -24,6 +26,7 @@ def silu(
     *,
     skip: Optional[Tensor] = None,
     omega: Optional[Tensor] = None,
+    dropout: float = 0.0,
     path: Optional[str] = None,
 ) -> Tensor:
     """``factor SiLU(x + omega skip)``: the activation of values and FFN, the reset gate, or the output of the EMA.
@@ -33,6 +36,7 @@ def silu(
         factor: (..., D), the input of a reset gate with the logits x.
         skip: (..., D), the input of the EMA whose output is x.
         omega: (D,), the skip's weight.
+        dropout: probability of dropping an element of the result, in the same kernel on a GPU.
         path: as in :func:`.gate.gated_residual`.
 
     Returns:
@@ -40,11 +44,26 @@ def silu(
 
     Source: MEGA, Eq. 7, 8 and 12; the skip is the published code's.
     """
-    if factor is None and skip is None and path is None and not torch.is_grad_enabled():
+    plain = factor is None and skip is None and dropout == 0.0
+    if plain and path is None and not torch.is_grad_enabled():
         return F.silu(x)  # without gradients, choosing a path would take longer than a single step
     if PATHS.choose(path, x, factor, skip) == "native":
-        return native.operators.silu(x, factor, skip, None if omega is None else omega.to(torch.float32))
-    return silu_reference(x, factor, skip, omega)
+        seed = draw_seed(x.device) if dropout != 0.0 and x.is_cuda else None
+        omega = None if omega is None else omega.to(torch.float32)
+        out = native.operators.silu(x, factor, skip, omega, seed, dropout, True)
+        return out if seed is not None or dropout == 0.0 else drop(out, dropout)
+    out = silu_reference(x, factor, skip, omega)
+    return out if dropout == 0.0 else drop(out, dropout)
+
+
+def add_skip(x: Tensor, skip: Tensor, omega: Tensor) -> Tensor:
+    """``x + omega skip``, the output of MEGALODON's EMA; arguments as in :func:`silu`, whose kernel a GPU uses.
+
+    PyTorch's gradient of omega would write the products of all elements to memory.
+    """
+    if x.is_cuda and PATHS.choose(None, x, skip) == "native":
+        return native.operators.silu(x, None, skip, omega.to(torch.float32), None, 0.0, False)
+    return torch.addcmul(x, skip, omega.to(x.dtype))
 
 
 def silu_reference(x: Tensor, factor: Optional[Tensor], skip: Optional[Tensor], omega: Optional[Tensor]) -> Tensor:
@@ -60,7 +79,7 @@ def _register(namespace: str) -> None:
     def fake(x: Tensor, *rest: Any) -> Tensor:
         return x.new_empty(x.shape)
 
-    def fake_backward(grad: Tensor, x: Tensor, factor: Any, skip: Any, omega: Any) -> Tuple[Tensor, ...]:
+    def fake_backward(grad: Tensor, x: Tensor, factor: Any, skip: Any, *rest: Any) -> Tuple[Tensor, ...]:
         def like(other: Any) -> Tensor:
             return x.new_empty(0 if other is None else x.shape)
 
@@ -68,11 +87,11 @@ def _register(namespace: str) -> None:
         return x.new_empty(x.shape), like(factor), like(skip), x.new_empty(columns, dtype=torch.float32)
 
     def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
-        x, factor, skip, omega = inputs_of(ctx)
+        x, factor, skip, *rest = inputs_of(ctx)
         ctx.inputs = None
-        grad_x, grad_factor, grad_skip, grad_omega = operators.silu_backward(grad, x, factor, skip, omega)
+        grad_x, *found = operators.silu_backward(grad, x, factor, skip, *rest)
         present = (factor is not None, skip is not None, skip is not None)
-        return (grad_x, *(g if p else None for g, p in zip((grad_factor, grad_skip, grad_omega), present)))
+        return grad_x, *(g if p else None for g, p in zip(found, present)), None, None, None
 
     torch.library.register_fake(f"{namespace}::silu")(fake)
     torch.library.register_fake(f"{namespace}::silu_backward")(fake_backward)

@@ -1,6 +1,8 @@
 """Dropout by a hash in place of a mask: :func:`dropout`, and the seed of one call."""
 
-from typing import Any, Optional, Tuple
+import functools
+import threading
+from typing import Any, Callable, List, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -31,9 +33,42 @@ def dropout(x: Tensor, p: float, *, path: Optional[str] = None) -> Tensor:
     return recomputing(native.operators.dropout, x, draw_seed(x.device), p)
 
 
+class _Drawn(threading.local):
+    seeds: Optional[List[Tensor]] = None  # that the present layer has left; None outside of layers
+
+
+_DRAWN = _Drawn()
+SEEDS = 8  # of one draw; a layer uses no more
+
+
+def drawing_once(forward: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorate the ``forward`` of a layer: on a GPU, one kernel draws the seeds of all its dropout calls."""
+
+    @functools.wraps(forward)
+    def run(*arguments: Any, **named: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return forward(*arguments, **named)
+        before, _DRAWN.seeds = _DRAWN.seeds, []
+        try:
+            return forward(*arguments, **named)
+        finally:
+            _DRAWN.seeds = before
+
+    return run
+
+
 def draw_seed(device: torch.device) -> Tensor:
     """Return the seed of one dropout call: an int64 scalar below 2^62, different on every rank."""
-    seed = torch.randint(1 << 62, (), dtype=torch.int64, device=device)
+    left = _DRAWN.seeds
+    if left is None or device.type == "cpu":
+        return _draw((), device)
+    if not left:
+        left.extend(_draw((SEEDS,), device).unbind())
+    return left.pop()
+
+
+def _draw(size: Tuple[int, ...], device: torch.device) -> Tensor:
+    seed = torch.randint(1 << 62, size, dtype=torch.int64, device=device)
     several = torch.distributed.is_available() and torch.distributed.is_initialized()
     return seed ^ (torch.distributed.get_rank() * 0x1E3779B97F4A7C15 & (1 << 62) - 1) if several else seed
 

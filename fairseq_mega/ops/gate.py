@@ -1,4 +1,4 @@
-"""The update gate of MEGA's layers: :func:`gated_residual`."""
+"""The update gate of MEGA's layers: :func:`gated_residual`, and sums with a residual: :func:`dropped_residual`."""
 
 from typing import Any, Optional, Tuple
 
@@ -9,6 +9,7 @@ from torch import Tensor
 from .common import native
 from .common.dispatch import Operator, Path, kernels_unavailable
 from .dropout import draw_seed
+from .dropout import dropout as drop
 
 
 def _supports_types(residual: Tensor, update: Tensor, candidate: Tensor, addend: Optional[Tensor]) -> bool:
@@ -55,6 +56,23 @@ def gated_residual(
     return gated_residual_reference(residual, update, candidate, addend, dropout)
 
 
+def dropped_residual(residual: Tensor, x: Tensor, addend: Optional[Tensor] = None, *, dropout: float = 0.0) -> Tensor:
+    """``residual + dropout(x + addend)``, the end of a sub-layer without an update gate; in one kernel on a GPU.
+
+    Args:
+        residual, x, addend, dropout: as ``residual``, ``candidate`` and so on in :func:`gated_residual`.
+
+    Returns:
+        (..., D).
+    """
+    alike = x.is_cuda and residual.shape == x.shape
+    if alike and PATHS.choose(None, residual, x, x, addend) == "native":
+        seed = draw_seed(x.device) if dropout != 0.0 else None
+        return native.operators.gated_residual(residual, None, x, addend, seed, dropout)
+    x = x if addend is None else x + addend
+    return residual + (x if dropout == 0.0 else drop(x, dropout))
+
+
 def gated_residual_reference(
     residual: Tensor, update: Tensor, candidate: Tensor, addend: Optional[Tensor], dropout: float
 ) -> Tensor:
@@ -77,12 +95,15 @@ def _register(namespace: str) -> None:
         return x.new_empty(x.shape)
 
     def fake_backward(grad: Tensor, x: Tensor, *rest: Any) -> Tuple[Tensor, Tensor, Tensor]:
-        return x.new_empty(x.shape), rest[0].new_empty(x.shape), rest[1].new_empty(x.shape)
+        update, candidate = rest[:2]
+        size = (0,) if update is None else x.shape
+        return x.new_empty(size), candidate.new_empty(size), candidate.new_empty(x.shape)
 
     def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
         x, update, candidate, addend, seed = ctx.saved_tensors
         found = operators.gated_residual_backward(grad, x, update, candidate, addend, seed, ctx.p)
-        return (*found, None if addend is None else found[2], None, None)
+        before = (grad, None) if update is None else found[:2]
+        return *before, found[2], None if addend is None else found[2], None, None
 
     torch.library.register_fake(f"{namespace}::gated_residual")(fake)
     torch.library.register_fake(f"{namespace}::gated_residual_backward")(fake_backward)

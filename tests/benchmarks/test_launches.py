@@ -9,7 +9,7 @@ from fairseq_mega.ops.common import native
 pytestmark = pytest.mark.skipif(native.PROBLEM is not None, reason=f"no compiled kernels: {native.PROBLEM}")
 
 # Launches forward, backward and of a step of decoding: more than these are slower on a GPU, fewer are an improvement.
-COUNTS = {"mega": (23, 49, 19), "mega-chunk": (23, 47, 19), "megalodon-chunk": (27, 48, 23)}
+COUNTS = {"mega": (21, 48, 19), "mega-chunk": (21, 46, 19), "megalodon-chunk": (25, 45, 22)}
 
 
 @pytest.mark.parametrize("name", launches.LAYERS)
@@ -35,4 +35,4 @@ def test_views_launch_nothing_and_bytes_are_those_of_inputs_and_results():
 def test_the_command_prints_a_row_per_pass(capsys):
     command.main(["launches", "--smoke", "--models", "mega", "--operators"])
     out = capsys.readouterr().out
-    assert "| mega | forward | 23 |" in out and "5 aten.addmm" in out and out.count("| mega |") == 3
+    assert "| mega | forward | 21 |" in out and "5 aten.addmm" in out and out.count("| mega |") == 3

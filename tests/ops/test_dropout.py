@@ -13,9 +13,10 @@ from fairseq_mega.modules.mega_layer import MegaLayer, MegaLayerConfig
 from fairseq_mega.ops.activation import silu
 from fairseq_mega.ops.common import native
 from fairseq_mega.ops.common.recompute import recomputing
-from fairseq_mega.ops.dropout import dropout
+from fairseq_mega.ops.dropout import draw_seed, drawing_once, dropout
 from fairseq_mega.ops.gate import gated_residual
 from fairseq_mega.ops.linear import linear
+from tests.support import kernels
 from tests.support.dropping import kept, next_seed
 from tests.support.numerics import GRADIENT_FACTOR, assert_close, gradients, leaves
 
@@ -168,6 +169,62 @@ def test_the_gate_drops_of_its_candidate(kernel_device, addend, dtype, mixed):
     for name, gradient in gradients(out, inputs).items():
         baseline = expected[name].to(gradient.dtype)
         assert_close(f"gradient of {name}", gradient.cpu(), expected[name], baseline, GRADIENT_FACTOR)
+
+
+def _sum(seed, residual, x, addend):
+    return native.operators.gated_residual(residual, None, x, addend, seed, P)
+
+
+def _average(seed, x, skip, omega):
+    return native.operators.silu(x, None, skip, omega, seed, P, True)
+
+
+def _skip(seed, x, skip, omega):
+    return native.operators.silu(x, None, skip, omega, None, 0.0, False)
+
+
+# Operators of GPUs alone: what each computes, and the rows and columns that it reads.
+ON_GPUS: Dict[Any, Any] = {
+    _sum: (lambda mask, residual, x, addend: residual + dropped(x + addend, mask), ("residual", "x", "addend"), ()),
+    _average: (lambda mask, x, skip, omega: dropped(F.silu(x + omega * skip), mask), ("x", "skip"), ("omega",)),
+    _skip: (lambda mask, x, skip, omega: x + omega * skip, ("x", "skip"), ("omega",)),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("operator", ON_GPUS, ids=lambda operator: operator.__name__)
+@pytest.mark.parametrize("place", kernels.KINDS[1:])
+def test_gpus_drop_in_the_kernels_beside(place, operator, dtype, request, monkeypatch):
+    device, (formula, rows, columns) = kernels.select(place, request, monkeypatch), ON_GPUS[operator]
+    rounded = {name: draw(6, 53, seed=i).to(dtype).to(device) for i, name in enumerate(rows)}
+    rounded.update({name: draw(53, seed=9).to(device) for name in columns})
+    seed = next_seed(device).to(device)
+    inputs = {name: tensor.detach().requires_grad_() for name, tensor in rounded.items()}
+    out = operator(seed, **inputs)
+    exact = leaves({name: tensor.cpu() for name, tensor in rounded.items()}, torch.float64)
+    want = formula(kept(seed, torch.Size((6, 53)), P), **exact)
+    assert out.dtype == dtype
+    assert_close("output", out.cpu(), want, want.to(dtype))
+    expected = gradients(want, exact)
+    for name, gradient in gradients(out, inputs).items():
+        assert gradient.dtype == rounded[name].dtype
+        got = gradient.cpu().to(dtype)  # sums over upstream gradients of that precision
+        assert_close(f"gradient of {name}", got, expected[name], expected[name].to(dtype), GRADIENT_FACTOR)
+
+
+def test_a_layer_on_a_gpu_draws_its_seeds_at_once():
+    gpu = torch.device("meta")  # like a GPU, not a CPU
+
+    @drawing_once
+    def layer(calls):
+        return [draw_seed(gpu) for _ in range(calls)]
+
+    seeds = layer(3)
+    assert len({seed.untyped_storage()._cdata for seed in seeds}) == 1
+    assert len({seed.storage_offset() for seed in seeds}) == 3
+    others = [*layer(1), draw_seed(gpu), draw_seed(gpu)]
+    assert len({seed.untyped_storage()._cdata for seed in [*seeds, *others]}) == 4
+    assert draw_seed(gpu).shape == seeds[0].shape == () and seeds[0].dtype == torch.int64
 
 
 @needs_kernels

@@ -92,10 +92,12 @@ FREE = {
         ("ring_convolution_backward", "ring"),
     ),
 }
-# Tensors that a CPU is never given: its attention writes over its inputs, MEGALODON's output has no bias.
+# Tensors that a CPU is never given: its attention writes over its inputs, MEGALODON's output has no bias, and dropout
+# has a kernel of its own.
 UNUSED = {
     *(("attention_weights_", "weights"), ("normalized_attention_step", "output_bias")),
     *(("attention_weights_backward_", "weights"), ("attention_weights_backward_", "grad_logits")),
+    *(("silu", "seed"), ("silu_backward", "seed")),
 }
 
 

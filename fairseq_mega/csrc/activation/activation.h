@@ -1,9 +1,10 @@
 #pragma once
 // The SiLU with what stands beside it, in one pass over memory: out = f SiLU(x + omega s), with f a factor and s a skip
-// with a weight per column.
+// with a weight per column. On a GPU dropout may drop elements of the result, and x + omega s may stay without a SiLU.
 //
 // All tensors are (rows, width) and of one type, omega float32; the rows of inputs may lie apart, the gradient of the
 // output and most results are contiguous. Sums over rows are written per part.
+#include "common/random.h"
 #include "common/rows.h"
 
 namespace fm {
@@ -11,6 +12,8 @@ namespace fm {
 struct SiluInputs {
   RowsIn x, factor, skip;  // factor or skip, or both, may be absent
   const float* omega;      // (width), where there is a skip
+  bool activated = true;
+  Dropping dropping;
 };
 
 struct SiluGradients {

@@ -10,11 +10,14 @@ struct Silu {
   RowView x;
   std::optional<RowView> factor, skip;
   std::optional<Tensor> omega;
+  Dropping dropping;
+  bool activated;
 
   Silu(const Tensor& x, const std::optional<Tensor>& factor, const std::optional<Tensor>& skip,
-       const std::optional<Tensor>& omega, const char* op)
-      : shape(row_parts(x, op)), x(rows_of(x)) {
-    check_devices(op, {{"x", x}, {"factor", factor}, {"skip", skip}, {"omega", omega}});
+       const std::optional<Tensor>& omega, const std::optional<Tensor>& seed, double p, bool activated, const char* op)
+      : shape(row_parts(x, op)), x(rows_of(x)), activated(activated) {
+    check_devices(op, {{"x", x}, {"factor", factor}, {"skip", skip}, {"omega", omega}, {"seed", seed}});
+    if (seed) dropping = dropping_of(*seed, p, op);
     STD_TORCH_CHECK(skip.has_value() == omega.has_value(), op, ": skip and omega belong together");
     if (factor) {
       check_like(*factor, x, op, "factor");
@@ -27,15 +30,20 @@ struct Silu {
     }
   }
 
-  SiluInputs inputs() const { return {rows_in(x), rows_in(factor), rows_in(skip), data_or_null<float>(omega)}; }
+  SiluInputs inputs() const { return {rows_in(x), rows_in(factor), rows_in(skip), data_or_null<float>(omega), activated, dropping}; }
 };
 
 struct Cpu {
+  static void check(const SiluInputs& in) {
+    STD_TORCH_CHECK(in.activated && !in.dropping.seed, "silu: dropout, or no SiLU, have kernels for GPUs only");
+  }
   static void forward(const RowParts& shape, const SiluInputs& in, const Tensor&, void* out) {
+    check(in);
     for_parts(shape, [&](int64_t part) { silu_forward_cpu(shape, in, out, part); });
   }
   static Tensor backward(const RowParts& shape, const SiluInputs& in, const SiluGradients& gradients,
                          const Tensor& sums) {
+    check(in);
     for_parts(shape, [&](int64_t part) { silu_backward_cpu(shape, in, gradients, part); });
     return total(sums, sums.size(0), {sums.size(1)});
   }
@@ -59,8 +67,9 @@ struct Cuda {
 #endif
 
 template <class Device>
-Tensor silu(Tensor x, std::optional<Tensor> factor, std::optional<Tensor> skip, std::optional<Tensor> omega) {
-  const Silu call(x, factor, skip, omega, "silu");
+Tensor silu(Tensor x, std::optional<Tensor> factor, std::optional<Tensor> skip, std::optional<Tensor> omega,
+            std::optional<Tensor> seed, double p, bool activated) {
+  const Silu call(x, factor, skip, omega, seed, p, activated, "silu");
   Tensor out = like(x);
   Device::forward(call.shape, call.inputs(), x, out.mutable_data_ptr());
   return out;
@@ -68,9 +77,10 @@ Tensor silu(Tensor x, std::optional<Tensor> factor, std::optional<Tensor> skip, 
 
 template <class Device>
 std::tuple<Tensor, Tensor, Tensor, Tensor> silu_backward(Tensor grad, Tensor x, std::optional<Tensor> factor,
-                                                         std::optional<Tensor> skip, std::optional<Tensor> omega) {
+                                                         std::optional<Tensor> skip, std::optional<Tensor> omega,
+                                                         std::optional<Tensor> seed, double p, bool activated) {
   const char* op = "silu_backward";
-  const Silu call(x, factor, skip, omega, op);
+  const Silu call(x, factor, skip, omega, seed, p, activated, op);
   check_like(grad, x, op, "the gradient");
   check_devices(op, {{"x", x}, {"the gradient", grad}});
   const Tensor g = packed(grad);
@@ -87,9 +97,11 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> silu_backward(Tensor grad, Tensor x, 
 }  // namespace fm
 
 FM_LIBRARY(m) {
-  m.def("silu(Tensor x, Tensor? factor, Tensor? skip, Tensor? omega) -> Tensor");
   m.def(
-      "silu_backward(Tensor grad, Tensor x, Tensor? factor, Tensor? skip, Tensor? omega) -> "
+      "silu(Tensor x, Tensor? factor, Tensor? skip, Tensor? omega, Tensor? seed, float p, bool activated) -> Tensor");
+  m.def(
+      "silu_backward(Tensor grad, Tensor x, Tensor? factor, Tensor? skip, Tensor? omega, Tensor? seed, float p, "
+      "bool activated) -> "
       "(Tensor, Tensor, Tensor, Tensor)");
 }
 

@@ -6,6 +6,8 @@
 namespace fm {
 namespace {
 
+constexpr int kSiluBlocks = 3;  // of a multiprocessor at least: with four the hashes of dropout spill registers
+
 struct Element {
   float sum, factor, skip, grad;  // sum: the argument of the SiLU
 };
@@ -19,20 +21,27 @@ __device__ __forceinline__ Element element(const SiluInputs& in, float omega, in
   return e;
 }
 
+// What dropout multiplies an element with.
+__device__ __forceinline__ float kept(const Dropping& dropping, int64_t row, int64_t column) {
+  if (!dropping.seed) return 1.f;
+  return hash_of(dropping.row(row), static_cast<uint32_t>(column)) < dropping.limit ? 0.f : dropping.kept;
+}
+
 template <class T>
-__global__ void __launch_bounds__(kRowThreads, kRowBlocks) silu_forward_kernel(RowParts shape, SiluInputs in, void* out) {
+__global__ void __launch_bounds__(kRowThreads, kSiluBlocks) silu_forward_kernel(RowParts shape, SiluInputs in, void* out) {
   const RowTile tile(shape);
   if (tile.column >= shape.width) return;
   const float omega = in.skip.data ? in.omega[tile.column] : 0.f;
   for_rows(
       tile, [&](int64_t row) { return element<T>(in, omega, row, tile.column); },
       [&](int64_t row, const Element& e) {
-        put<T>(out, row * shape.width + tile.column, e.sum * sigmoid(e.sum) * e.factor);
+        const float y = e.sum * (in.activated ? sigmoid(e.sum) : 1.f) * e.factor;
+        put<T>(out, row * shape.width + tile.column, y * kept(in.dropping, row, tile.column));
       });
 }
 
 template <class T>
-__global__ void __launch_bounds__(kRowThreads, kRowBlocks)
+__global__ void __launch_bounds__(kRowThreads, kSiluBlocks)
     silu_backward_kernel(RowParts shape, SiluInputs in, SiluGradients gradients) {
   const RowTile tile(shape);
   float sums[1] = {0.f};
@@ -47,9 +56,10 @@ __global__ void __launch_bounds__(kRowThreads, kRowBlocks)
         },
         [&](int64_t row, const Element& e) {
           const int64_t place = row * gradients.stride + tile.column;
-          const float s = sigmoid(e.sum), g = e.grad * e.factor * silu_slope(e.sum, s);
+          const float s = in.activated ? sigmoid(e.sum) : 1.f, grad = e.grad * kept(in.dropping, row, tile.column);
+          const float g = grad * e.factor * silu_slope(e.sum, s);
           put<T>(gradients.x, place, g);
-          if (in.factor.data) put<T>(gradients.factor, place, e.grad * e.sum * s);
+          if (in.factor.data) put<T>(gradients.factor, place, grad * e.sum * s);
           if (in.skip.data) put<T>(gradients.skip, place, g * omega);
           sums[0] += g * e.skip;
         });

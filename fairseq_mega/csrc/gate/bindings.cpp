@@ -7,39 +7,40 @@ namespace {
 
 struct Views {
   GateShape shape;
-  RowView x, update, candidate;
-  std::optional<RowView> addend;
+  RowView x, candidate;
+  std::optional<RowView> update, addend;
   Dropping dropping;
 
   GateInputs inputs() const {
     return {x.tensor.const_data_ptr(),
-            update.tensor.const_data_ptr(),
+            update ? update->tensor.const_data_ptr() : nullptr,
             candidate.tensor.const_data_ptr(),
             addend ? addend->tensor.const_data_ptr() : nullptr,
             x.stride,
-            update.stride,
+            update ? update->stride : 0,
             candidate.stride,
             addend ? addend->stride : 0,
             dropping};
   }
 };
 
-Views views(const Tensor& x, const Tensor& update, const Tensor& candidate, const std::optional<Tensor>& addend,
+Views views(const Tensor& x, const std::optional<Tensor>& update, const Tensor& candidate, const std::optional<Tensor>& addend,
             const std::optional<Tensor>& seed, double p, const char* op) {
   GateShape shape;
   STD_TORCH_CHECK(x.dim() >= 1, op, ": x must have at least one axis");
-  shape.dtype = element_type(update, "update");
+  shape.dtype = element_type(candidate, "candidate");
   shape.residual_dtype = element_type(x, "x");
   shape.width = x.size(x.dim() - 1);
   shape.rows = shape.width > 0 ? x.numel() / shape.width : 0;
   check_devices(op, {{"residual", x}, {"update", update}, {"candidate", candidate}, {"addend", addend}, {"seed", seed}});
   const bool types = shape.residual_dtype == shape.dtype || shape.residual_dtype == DType::kFloat32;
-  const Tensor* others[] = {&update, &candidate, addend ? &*addend : &update};
+  const Tensor* others[] = {&candidate, update ? &*update : &candidate, addend ? &*addend : &candidate};
   for (const Tensor* t : others) {
-    STD_TORCH_CHECK(types && same_shape(*t, x) && t->scalar_type() == update.scalar_type(), op,
+    STD_TORCH_CHECK(types && same_shape(*t, x) && t->scalar_type() == candidate.scalar_type(), op,
                     ": residual, update, candidate and addend must have one shape and type, or the residual float32");
   }
-  Views found{shape, rows_of(x), rows_of(update), rows_of(candidate), std::nullopt, {}};
+  Views found{shape, rows_of(x), rows_of(candidate), std::nullopt, std::nullopt, {}};
+  if (update) found.update = rows_of(*update);
   if (addend) found.addend = rows_of(*addend);
   if (seed) found.dropping = dropping_of(*seed, p, op);
   return found;
@@ -48,12 +49,17 @@ Views views(const Tensor& x, const Tensor& update, const Tensor& candidate, cons
 int64_t grain(const GateShape& shape) { return std::max<int64_t>(1, 32768 / std::max<int64_t>(shape.width, 1)); }
 
 struct Cpu {
+  static void check(const Views& v) {
+    STD_TORCH_CHECK(v.update, "gated_residual: there are kernels without an update gate for GPUs only");
+  }
   static void forward(const Views& v, const Tensor&, void* out) {
+    check(v);
     torch::stable::parallel_for(0, v.shape.rows, grain(v.shape), [&](int64_t begin, int64_t end) {
       gate_forward_cpu(v.shape, v.inputs(), out, begin, end);
     });
   }
   static void backward(const Views& v, const Tensor&, const GateGradients& gradients) {
+    check(v);
     torch::stable::parallel_for(0, v.shape.rows, grain(v.shape), [&](int64_t begin, int64_t end) {
       gate_backward_cpu(v.shape, v.inputs(), gradients, begin, end);
     });
@@ -76,7 +82,7 @@ struct Cuda {
 #endif
 
 template <class Device>
-Tensor gated_residual(Tensor x, Tensor update, Tensor candidate, std::optional<Tensor> addend,
+Tensor gated_residual(Tensor x, std::optional<Tensor> update, Tensor candidate, std::optional<Tensor> addend,
                       std::optional<Tensor> seed, double p) {
   const Views v = views(x, update, candidate, addend, seed, p, "gated_residual");
   Tensor out = like(x);
@@ -85,16 +91,17 @@ Tensor gated_residual(Tensor x, Tensor update, Tensor candidate, std::optional<T
 }
 
 template <class Device>
-std::tuple<Tensor, Tensor, Tensor> gated_residual_backward(Tensor grad, Tensor x, Tensor update, Tensor candidate,
-                                                           std::optional<Tensor> addend, std::optional<Tensor> seed,
-                                                           double p) {
+std::tuple<Tensor, Tensor, Tensor> gated_residual_backward(Tensor grad, Tensor x, std::optional<Tensor> update,
+                                                           Tensor candidate, std::optional<Tensor> addend,
+                                                           std::optional<Tensor> seed, double p) {
   const char* op = "gated_residual_backward";
   const Views v = views(x, update, candidate, addend, seed, p, op);
   STD_TORCH_CHECK(grad.scalar_type() == x.scalar_type() && grad.numel() == x.numel(), op,
                   ": the gradient must have the shape and type of x");
   check_devices(op, {{"residual", x}, {"the gradient", grad}});
   const Tensor g = packed(grad);
-  Tensor grad_x = like(x), grad_update = like(update), grad_candidate = like(candidate);
+  const auto gradient = [&](const Tensor& t) { return update ? like(t) : torch::stable::new_empty(t, {0}); };
+  Tensor grad_x = gradient(x), grad_update = gradient(candidate), grad_candidate = like(candidate);
   if (x.numel() > 0) {
     Device::backward(v, x, {g.const_data_ptr(), grad_x.mutable_data_ptr(), grad_update.mutable_data_ptr(),
                             grad_candidate.mutable_data_ptr()});
@@ -107,9 +114,9 @@ std::tuple<Tensor, Tensor, Tensor> gated_residual_backward(Tensor grad, Tensor x
 
 FM_LIBRARY(m) {
   m.def(
-      "gated_residual(Tensor x, Tensor update, Tensor candidate, Tensor? addend, Tensor? seed, float p) -> Tensor");
+      "gated_residual(Tensor x, Tensor? update, Tensor candidate, Tensor? addend, Tensor? seed, float p) -> Tensor");
   m.def(
-      "gated_residual_backward(Tensor grad, Tensor x, Tensor update, Tensor candidate, Tensor? addend, Tensor? seed, "
+      "gated_residual_backward(Tensor grad, Tensor x, Tensor? update, Tensor candidate, Tensor? addend, Tensor? seed, "
       "float p) -> (Tensor, Tensor, Tensor)");
 }
 

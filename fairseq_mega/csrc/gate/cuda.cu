@@ -16,12 +16,12 @@ template <class Residual, class T>
 __device__ __forceinline__ Element element(const GateInputs& in, int64_t row, int64_t column) {
   Element e;
   e.x = get<Residual>(in.x, row * in.x_stride + column);
-  e.gate = sigmoid(get<T>(in.update, row * in.update_stride + column));
+  e.gate = in.update ? sigmoid(get<T>(in.update, row * in.update_stride + column)) : 1.f;
   e.sum = e.candidate = get<T>(in.candidate, row * in.candidate_stride + column);
   e.slope = 0.f;
   if (in.addend) {
     e.sum += get<T>(in.addend, row * in.addend_stride + column);
-    e.slope = sigmoid(e.sum);
+    e.slope = in.update ? sigmoid(e.sum) : 1.f;
     e.candidate = e.sum * e.slope;
   }
   e.kept = 1.f;
@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(GateShape shape, Gate
   const int64_t index = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (index >= shape.rows * shape.width) return;
   const Element e = element<Residual, T>(in, index / shape.width, index % shape.width);
-  put<Residual>(out, index, e.x + e.gate * (e.candidate - e.x));
+  put<Residual>(out, index, in.update ? e.x + e.gate * (e.candidate - e.x) : e.x + e.candidate);
 }
 
 template <class Residual, class T>
@@ -49,10 +49,12 @@ __global__ void __launch_bounds__(kThreads)
   const Element e = element<Residual, T>(in, index / shape.width, index % shape.width);
   const float g = get<Residual>(gradients.out, index);
   float candidate = g * e.gate;
-  put<Residual>(gradients.x, index, g - candidate);
-  put<T>(gradients.update, index, candidate * (1.f - e.gate) * (e.candidate - e.x));
+  if (in.update) {
+    put<Residual>(gradients.x, index, g - candidate);
+    put<T>(gradients.update, index, candidate * (1.f - e.gate) * (e.candidate - e.x));
+  }
   candidate *= e.kept;
-  if (in.addend) candidate *= silu_slope(e.sum, e.slope);
+  if (in.addend && in.update) candidate *= silu_slope(e.sum, e.slope);
   put<T>(gradients.candidate, index, candidate);
 }
 

@@ -4,6 +4,8 @@
 //   out = x + sigmoid(u) (c - x)      x residual, u logits of the update gate
 //   c = candidate, or SiLU(candidate + addend) where there is an addend; of it dropout may drop elements
 //
+// Without u, on a GPU alone, it is a sum with the residual: out = x + c, where c = candidate + addend has no SiLU.
+//
 // All are (rows, width); the rows of inputs may lie apart (u and candidate are parts of one projection's output).
 #include "common/common.h"
 #include "common/random.h"
@@ -17,14 +19,14 @@ struct GateShape {
 };
 
 struct GateInputs {
-  const void *x, *update, *candidate, *addend;  // addend may be null
+  const void *x, *update, *candidate, *addend;  // update or addend, or both, may be null
   int64_t x_stride, update_stride, candidate_stride, addend_stride;  // from row to row, in elements
   Dropping dropping;
 };
 
 struct GateGradients {  // contiguous; each has the type of what it is a gradient of
   const void* out;
-  void *x, *update, *candidate;  // the gradient of the addend is that of the candidate
+  void *x, *update, *candidate;  // the gradient of the addend is that of the candidate; x and update null without u
 };
 
 void gate_forward_cpu(const GateShape&, const GateInputs&, void* out, int64_t begin, int64_t end);

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_mega.modules.attention_cache import AttentionCache, cached
-from fairseq_mega.modules.dropout import Dropout, StochasticDepth
+from fairseq_mega.modules.dropout import Dropout, StochasticDepth, add_dropped
 from fairseq_mega.modules.layer import PLAIN, AttentionOutput, LayerContext
 from fairseq_mega.modules.norm import EPS
 from fairseq_mega.modules.packed_linear import step_maps
@@ -120,7 +120,7 @@ class NormalizedGatedAttention(nn.Module):
         else:
             attended = documents.attend(self._attend, query, key, value, padding_mask, self.chunk_size)
         projected = after_silu(self.output_proj, gate, attended, self.hidden_dropout)
-        out = x + self.stochastic_depth(self.dropout(candidate + projected))
+        out = add_dropped(x, candidate, projected, self.dropout, self.stochastic_depth)
         if ema is None or cache is None:
             return AttentionOutput(out)
         cache = cache.unfinished(self.chunk_size).forgetting(documents)

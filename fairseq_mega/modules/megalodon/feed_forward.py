@@ -5,7 +5,7 @@ from typing import Optional
 import torch
 from torch import Tensor, nn
 
-from fairseq_mega.modules.dropout import Dropout, StochasticDepth
+from fairseq_mega.modules.dropout import Dropout, StochasticDepth, add_dropped
 from fairseq_mega.modules.packed_linear import step_maps
 from fairseq_mega.ops.common.recompute import recomputing
 from fairseq_mega.ops.decoding import FeedForwardWeights
@@ -52,8 +52,9 @@ class FeedForward(nn.Module):
         """Transform x (B, L, D) and add ``residual`` (B, L, D)."""
         inner, *gate = recomputing(in_parts, self.input_proj, self.norm(x), self.widths)
         out = after_silu(self.output_proj, inner, gate[0] if gate else None, self.hidden_dropout)
-        out = self.stochastic_depth(self.dropout(out))
-        return residual + out if self.scale is None else torch.addcmul(residual, self.scale, out)
+        if self.scale is None:
+            return add_dropped(residual, out, None, self.dropout, self.stochastic_depth)
+        return torch.addcmul(residual, self.scale, self.stochastic_depth(self.dropout(out)))
 
     def step_weights(self) -> Optional[FeedForwardWeights]:
         """Return the parameters for the kernel of single steps; None where operators compute them."""

@@ -10,6 +10,7 @@ from fairseq_mega.modules.layer import PLAIN, LayerContext, LayerOutput
 from fairseq_mega.modules.padding import finite_padding
 from fairseq_mega.modules.single_steps import by_single_steps, layer_step
 from fairseq_mega.modules.state import LayerCache, LayerMemory
+from fairseq_mega.ops.dropout import drawing_once
 
 from .attention import NormalizedGatedAttention
 from .config import MegalodonLayerConfig
@@ -35,6 +36,7 @@ class MegalodonLayer(nn.Module):
         self.residual_hops = config.residual_hops
 
     @by_single_steps(layer_step)
+    @drawing_once
     def forward(
         self,
         x: Tensor,

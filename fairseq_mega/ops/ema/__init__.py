@@ -17,9 +17,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fairseq_mega.ops.activation import silu
+from fairseq_mega.ops.activation import add_skip, silu
 from fairseq_mega.ops.common.dispatch import Operator, Path, check_steps, kernels_unavailable
 from fairseq_mega.ops.common.native import DTYPES
+from fairseq_mega.ops.dropout import dropout as drop
 from fairseq_mega.ops.fft_conv import ring_unavailable
 
 from .coefficients import EMACoefficients, complex_ema_coefficients, compute_dtype, ema_coefficients, ema_kernel
@@ -183,6 +184,7 @@ def gated_ema(
     omega: Tensor,
     *,
     activated: bool = True,
+    dropout: float = 0.0,
     padding_mask: Optional[Tensor] = None,
     reset_mask: Optional[Tensor] = None,
     state: Optional[Tensor] = None,
@@ -197,6 +199,7 @@ def gated_ema(
         x, coefficients, padding_mask, reset_mask, state, return_state, options: as in :func:`damped_ema`.
         omega: (D,), weight of the skip, which includes padding.
         activated: whether there is a SiLU.
+        dropout: probability of dropping an element of the SiLU.
 
     Returns:
         As :func:`damped_ema`.
@@ -205,12 +208,12 @@ def gated_ema(
     """
     if return_state and x.size(1) == 1 and padding_mask is None and reset_mask is None:
         out, new_state = gated_ema_step(x[:, 0], coefficients, omega, state, activated=activated)
-        return out.unsqueeze(1), new_state
+        return drop(out.unsqueeze(1), dropout) if dropout != 0.0 else out.unsqueeze(1), new_state
     options.update(padding_mask=padding_mask, reset_mask=reset_mask, state=state, return_state=return_state)
     y, last_state = damped_ema(x, coefficients, **options)
     if activated:
-        return silu(y, skip=x, omega=omega), last_state
-    return torch.addcmul(y, x, omega.to(x.dtype)), last_state
+        return silu(y, skip=x, omega=omega, dropout=dropout), last_state
+    return add_skip(y, x, omega), last_state
 
 
 def gated_ema_step(

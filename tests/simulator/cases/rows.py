@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tests.simulator.cases.case import FLOAT, HALF, Case, Results, exact, normal, ops, with_gradients
+from tests.support.dropping import kept
 
 # Around the 32 columns of a block, the rows that a warp reads at once, and the 256 rows of a part.
 SIZES = (
@@ -39,20 +40,33 @@ def case(
 
 def silu_cases() -> Iterator[Case]:
     for size, dtype in SIZES:
-        for names in ((), ("factor",), ("skip", "omega"), ("factor", "skip", "omega")):
+        every = ("factor", "skip", "omega")
+        for names, p, activated in (
+            ((), 0.0, True),
+            (("factor",), 0.0, True),
+            (every[1:], 0.3, True),
+            (every[1:], 0.0, False),
+            (every, 0.1, True),
+        ):
+            seed = torch.tensor(9) if p > 0.0 else None
+            rest = (seed, p, activated)
+            factors = 1.0 if seed is None else kept(seed, torch.Size(size), p) / (1 - p)
             rows = {name: normal(i, *size, dtype=dtype) for i, name in enumerate(("x", *names)) if name != "omega"}
             columns = {"omega": normal(9, size[1])} if "omega" in names else {}
 
             def formula(x: Tensor, factor: Any = None, skip: Any = None, omega: Any = None) -> Results:
-                y = F.silu(x if skip is None else x + omega * skip)
+                y = x if skip is None else x + omega * skip
+                y = (F.silu(y) if activated else y) * factors  # noqa: B023
                 return {"y": y if factor is None else factor * y}
 
-            def run(grads: Results, x: Tensor, factor: Any = None, skip: Any = None, omega: Any = None) -> Results:
-                found = ops().silu_backward(grads["y"], x, factor, skip, omega)
+            def run(
+                grads: Results, x: Tensor, factor: Any = None, skip: Any = None, omega: Any = None, rest: Any = rest
+            ) -> Results:
+                found = ops().silu_backward(grads["y"], x, factor, skip, omega, *rest)
                 gradients = {f"gradient of {name}": g for name, g in zip(("x", "factor", "skip", "omega"), found)}
-                return {"y": ops().silu(x, factor, skip, omega), **gradients}
+                return {"y": ops().silu(x, factor, skip, omega, *rest), **gradients}
 
-            yield case(f"silu {size} {dtype} {names}", rows, columns, formula, run)
+            yield case(f"silu {size} {dtype} {names} {p} {activated}", rows, columns, formula, run)
 
 
 def query_key_cases() -> Iterator[Case]:
