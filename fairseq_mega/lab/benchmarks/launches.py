@@ -33,8 +33,10 @@ DESCRIPTION = f"""\
 Nothing is computed and no GPU is needed: the layer runs on tensors without data that claim to be on a GPU, through the
 paths that a GPU has. Bytes are those of an operator's inputs and results. The time is an estimate, not a measurement:
 for each kernel {1e6 * LAUNCH:.0f} microseconds or its bytes at {BANDWIDTH / 1e12} TB/s (H100), whichever is longer.
+EMA and timestep norm are counted as for batches that fill a GPU; fewer sequences are cut into segments, and each way
+needs two or three launches more.
 """
-# Launches of an operator, where it is not one; of ours by csrc, for sequences that are not cut into segments.
+# Launches of an operator, where it is not one; of ours by csrc.
 LAUNCHES = {
     **dict.fromkeys(("aten.empty_like", "aten.empty", "aten.new_empty", "aten.promote_types", "aten.alias"), 0),
     **dict.fromkeys(("aten.lift_fresh", "aten._local_scalar_dense", "aten.empty_strided", "aten._unsafe_view"), 0),
