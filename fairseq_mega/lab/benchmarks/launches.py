@@ -184,7 +184,7 @@ LAYERS: Dict[str, Callable[[], torch.nn.Module]] = {
 }
 
 
-def _moved(layer: torch.nn.Module) -> torch.nn.Module:
+def on_device(layer: torch.nn.Module) -> torch.nn.Module:
     """Replace the parameters and buffers of a layer by tensors that claim to be on a GPU."""
     for module in layer.modules():
         for name, parameter in module._parameters.items():
@@ -202,7 +202,7 @@ def _tokens(batch: int, length: int) -> Tensor:
 
 def count_training(name: str, batch: int, length: int) -> Tuple[Launches, Launches]:
     """Return the launches of a layer's forward and backward pass over (batch, length, 128)."""
-    layer, x, forward, backward = _moved(LAYERS[name]()).train(), _tokens(batch, length), Launches(), Launches()
+    layer, x, forward, backward = on_device(LAYERS[name]()).train(), _tokens(batch, length), Launches(), Launches()
     x.requires_grad_()
     with on_gpu():
         layer(x, LayerContext())  # makes the tables of angles
@@ -216,7 +216,7 @@ def count_training(name: str, batch: int, length: int) -> Tuple[Launches, Launch
 
 def count_step(name: str, batch: int, past: int) -> Launches:
     """Return the launches of a step of decoding after ``past`` tokens."""
-    layer, context, launches = _moved(LAYERS[name]()).eval(), LayerContext(return_state=True), Launches()
+    layer, context, launches = on_device(LAYERS[name]()).eval(), LayerContext(return_state=True), Launches()
     with on_gpu(), torch.no_grad():
         state = layer(_tokens(batch, past), context)
         state = layer(_tokens(batch, 1), context, state.memory, state.cache)  # prepares the weights of steps
