@@ -1,11 +1,11 @@
 """Cache of a gated attention: the keys and values of the unfinished chunk."""
 
-from typing import NamedTuple, Optional
+from typing import NamedTuple, Optional, Union
 
 import torch
 from torch import Tensor
 
-from fairseq_mega.ops.decoding import TimeBuffer
+from fairseq_mega.ops.decoding import Place, TimeBuffer, attention_at_place
 
 from .documents import Documents
 from .padding import extend_mask, refuse_to_read_on_after_padding
@@ -40,6 +40,60 @@ class AttentionCache(NamedTuple):
         if ended is None:
             return self
         return self._replace(padding_mask=ended if self.padding_mask is None else ended | self.padding_mask)
+
+
+class FixedCache(NamedTuple):
+    """Keys and values of the unfinished chunk in memory of a chunk's size, which steps at a :class:`Place` change.
+
+    The memory behind the place has steps of earlier chunks, or zeros; both are finite, and hidden.
+    """
+
+    keys: Tensor  # (B, H, C, z / H)
+    values: Tensor  # (B, H, C, v / H)
+    prepared: ParameterCache
+
+    @classmethod
+    def like(cls, cache: AttentionCache, heads: int, chunk_size: int) -> "FixedCache":
+        """Return an empty cache for the rows, widths and type of another."""
+        keys, values = (
+            buffer.steps.new_zeros(buffer.steps.size(0), heads, chunk_size, buffer.steps.size(2) // heads)
+            for buffer in cache[:2]
+        )
+        return cls(keys, values, ParameterCache())
+
+    def attend(
+        self,
+        place: Place,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        bias: Tensor,
+        function: str = "softmax",
+        scale: Union[float, Tensor] = 1.0,
+    ) -> Tensor:
+        """Write a step's key (B, 1, z) and value (B, 1, v), and return the attention (B, 1, v) of its query (B, 1, z).
+
+        Bias, function and scale are those of :func:`fairseq_mega.ops.decoding.attention_at_place`.
+        """
+        heads = self.keys.size(1)
+        query, key, value = (x.unflatten(-1, (heads, -1)).transpose(1, 2) for x in (query, key, value))
+        self.keys.index_copy_(2, place.position, key)
+        self.values.index_copy_(2, place.position, value)
+        query, keys, values = (x.flatten(0, 1) for x in (query, self.keys, self.values))
+        out = attention_at_place(query, keys, values, bias, function, scale)
+        return out.unflatten(0, (-1, heads)).transpose(1, 2).flatten(-2)
+
+    def load(self, cache: AttentionCache) -> None:
+        """Write the steps of a cache without padding, of as many rows at most; the other steps and rows become zero."""
+        for memory, buffer in zip(self[:2], cache[:2]):
+            memory.zero_()
+            steps = buffer.steps.unflatten(-1, (memory.size(1), -1)).transpose(1, 2)
+            memory[: steps.size(0), :, : len(buffer)] = steps
+
+    def growing(self, length: int) -> AttentionCache:
+        """Return the first ``length`` steps as a cache that shares this memory."""
+        keys, values = (TimeBuffer(x[:, :, :length].transpose(1, 2).flatten(-2)) for x in self[:2])
+        return AttentionCache(keys, values, None, ParameterCache())
 
 
 def cached(

@@ -1,6 +1,7 @@
 """Moving-average equipped gated attention, the heart of MEGA."""
 
-from typing import Any, Optional
+import math
+from typing import Any, Optional, Union
 
 import torch
 from torch import Tensor, nn
@@ -8,13 +9,13 @@ from torch import Tensor, nn
 from fairseq_mega.ops.activation import silu
 from fairseq_mega.ops.attention import attention, chunked_attention
 from fairseq_mega.ops.common.recompute import recomputing
-from fairseq_mega.ops.decoding import GatedAttentionWeights, StepBias, step_coefficients
+from fairseq_mega.ops.decoding import GatedAttentionWeights, Place, StepBias, step_coefficients
 from fairseq_mega.ops.gate import gated_residual
 from fairseq_mega.ops.linear import after_silu, in_parts
 from fairseq_mega.ops.query_key import query_key
 
 from .activation import ACTIVATIONS
-from .attention_cache import AttentionCache, cached
+from .attention_cache import AttentionCache, FixedCache, cached
 from .config import MegaLayerConfig
 from .dropout import Dropout, StochasticDepth
 from .ema import MultiDimensionalDampedEMA
@@ -40,6 +41,8 @@ class GatedAttention(nn.Module):
 
     Source: MEGA (Ma et al., ICLR 2023), Eq. 6-15; dropouts and biases as in the published code.
     """
+
+    heads = 1
 
     def __init__(self, config: MegaLayerConfig) -> None:
         super().__init__()
@@ -90,7 +93,7 @@ class GatedAttention(nn.Module):
         x: Tensor,
         context: LayerContext = PLAIN,
         memory: Optional[LayerMemory] = None,
-        cache: Optional[AttentionCache] = None,
+        cache: Union[AttentionCache, FixedCache, None] = None,
     ) -> AttentionOutput:
         """Apply the sub-layer, residual and norm included.
 
@@ -98,7 +101,7 @@ class GatedAttention(nn.Module):
             x: (B, L, D), of any value where padded.
             context: padding, documents, and whether to return memory and cache; causal only.
             memory: of the steps before x, from an earlier call; causal only.
-            cache: of the unfinished chunk before x, from the same call.
+            cache: of the unfinished chunk before x, from the same call; of fixed size where the context has a place.
 
         Raises:
             ValueError: if the simple relative bias does not cover the length (a FieldError), or if a memory is
@@ -133,14 +136,20 @@ class GatedAttention(nn.Module):
         average = average if together else self.dropout(average)
         update, shared, reset, candidate = recomputing(in_parts, self.gate_proj, average, (d, z, v, d))
         query, key = query_key(shared, self.kappa, self.mu)
-        if prepared is not None:
-            cache = cached(cache, key, value, padding_mask, prepared, self.kept_steps, context.given_up, state)
-            key, value, padding_mask = cache.keys.steps, cache.values.steps, cache.padding_mask
-        seen = (query, key, self.hidden_dropout(value), padding_mask)
-        if documents is None:
-            attended = recomputing(self._attend, *seen, prepared)
+        if isinstance(cache, FixedCache):
+            assert context.place is not None
+            scale = self.widths[1] ** -0.5 if self.function == "softmax" else context.place.share
+            bias = self._bias_at(context.place, cache.prepared)
+            attended = cache.attend(context.place, query, key, value, bias, self.function, scale)
         else:
-            attended = documents.attend(self._attend, *seen, self.chunk_size)
+            if prepared is not None:
+                cache = cached(cache, key, value, padding_mask, prepared, self.kept_steps, context.given_up, state)
+                key, value, padding_mask = cache.keys.steps, cache.values.steps, cache.padding_mask
+            seen = (query, key, self.hidden_dropout(value), padding_mask)
+            if documents is None:
+                attended = recomputing(self._attend, *seen, prepared)
+            else:
+                attended = documents.attend(self._attend, *seen, self.chunk_size)
 
         projected = after_silu(self.output_proj, reset, attended)
         if self.activation is silu and not self.dropout.feature and not self.stochastic_depth.active:
@@ -152,7 +161,20 @@ class GatedAttention(nn.Module):
             out = self.norm(out)
         if ema is None or cache is None:
             return AttentionOutput(out)
-        return AttentionOutput(out, LayerMemory(ema), cache.unfinished(self.chunk_size).forgetting(documents))
+        if not isinstance(cache, FixedCache):
+            cache = cache.unfinished(self.chunk_size).forgetting(documents)
+        return AttentionOutput(out, LayerMemory(ema), cache)
+
+    def _bias_at(self, place: Place, prepared: ParameterCache) -> Tensor:
+        """Return the relative bias (C,) of a query at a place; -inf for later keys."""
+        bias, chunk_size = self.relative_bias, self.chunk_size
+
+        def table() -> Tensor:
+            reach = bias.reach(chunk_size)
+            seen = bias.table(reach)[reach - chunk_size : reach]
+            return torch.cat((seen, seen.new_full((chunk_size - 1,), -math.inf)))
+
+        return prepared.get(bias, "chunk", table).index_select(0, place.entries)
 
     def _attend(
         self,

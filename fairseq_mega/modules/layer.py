@@ -1,12 +1,12 @@
 """The protocol of layers: hidden states, a context, memory and cache in; hidden states, memory and cache out."""
 
-from typing import NamedTuple, Optional, Protocol
+from typing import NamedTuple, Optional, Protocol, Union
 
 from torch import Tensor
 
-from fairseq_mega.ops.decoding import StepFunctions
+from fairseq_mega.ops.decoding import Place, StepFunctions
 
-from .attention_cache import AttentionCache
+from .attention_cache import AttentionCache, FixedCache
 from .documents import Documents
 from .relay import Relay
 from .state import LayerCache, LayerMemory
@@ -30,6 +30,7 @@ class LayerContext(NamedTuple):
     relay: Optional[Relay] = None  # x is one process's piece of a sequence: the relay receives and sends memory
     given_up: bool = False  # rows that continue after padding are dropped beams of a search: no error
     steps: Optional[StepFunctions] = None  # for x, if it is a single step; None: each layer finds its own
+    place: Optional[Place] = None  # of x, a single step, in caches of fixed size; None: the caches grow
 
 
 PLAIN = LayerContext()  # one call on whole sequences without padding
@@ -49,7 +50,7 @@ class AttentionOutput(NamedTuple):
 
     hidden: Tensor  # (B, L, D)
     memory: Optional[LayerMemory] = None
-    cache: Optional[AttentionCache] = None
+    cache: Union[AttentionCache, FixedCache, None] = None
 
 
 class Layer(Protocol):

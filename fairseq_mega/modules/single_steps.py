@@ -57,7 +57,7 @@ def by_single_steps(make: MakeStep) -> Callable[[Callable[..., Any]], Callable[.
 def accepts_steps(context: LayerContext) -> bool:
     """Return whether functions of single steps accept a context: with memory and cache, nothing else."""
     plain = context.documents is None and context.padding_mask is None and context.relay is None
-    return context.return_state and plain
+    return context.return_state and plain and context.place is None
 
 
 def attention_step(attention: Any, functions: StepFunctions, dtype: torch.dtype) -> Optional[Callable[..., Any]]:

@@ -42,7 +42,7 @@ class CrossAttentionCache(NamedTuple):
 class LayerCache(NamedTuple):
     """Cache of one causal layer, used only by the process that filled it."""
 
-    attention: AttentionCache
+    attention: Any  # an AttentionCache, or the FixedCache of a graph
     cross_attention: Optional[CrossAttentionCache] = None
 
 

@@ -25,6 +25,7 @@ def normalized_query_key(
     base: float,
     eps: float,
     unit: float = 0.0,
+    turns: Optional[Tensor] = None,
     path: Optional[str] = None,
 ) -> Tuple[Tensor, Tensor]:
     """Queries and keys ``scale n + offset``, turned, with ``n = x / sqrt(mean(x^2) + eps)`` head by head.
@@ -37,6 +38,7 @@ def normalized_query_key(
         first, chunk_size, base: as :func:`rotate` has them.
         eps: added to the mean of the squares.
         unit: if not 0, ``scale`` is (scale + 1) unit, which the kernels compute.
+        turns: rows of :func:`turns_of_chunk` for the L steps; None: those from ``first`` on.
         path: "reference" or "native" (compiled kernels) to force a path, "auto" for native wherever it can run, None
             for the environment's choice (see :mod:`fairseq_mega.ops.common.dispatch`).
 
@@ -51,8 +53,10 @@ def normalized_query_key(
     """
     features = scale.size(-1)
     if PATHS.choose(path, x) == "native":
-        reach = _reach(first + x.size(1), chunk_size)
-        turns = _signed_turns(features // 2, reach, base, x.device)
+        if turns is None:
+            turns = _signed_turns(features // 2, _reach(first + x.size(1), chunk_size), base, x.device)
+        else:
+            first = 0
         columns = scale.to(torch.float32), offset.to(torch.float32)
         return native.operators.rotary_query_key(x, *columns, turns, first, eps, unit)
     if unit != 0.0:
@@ -60,8 +64,16 @@ def normalized_query_key(
     wide = x.to(torch.promote_types(x.dtype, torch.float32)).unflatten(-1, (-1, features))
     normalized = row_norm(wide, centred=False, eps=eps, path="reference" if path == "reference" else None)
     both = torch.addcmul(offset, normalized.unsqueeze(-3), scale)  # (B, L, 2, H, E)
-    query, key = rotate(both, first, chunk_size, base).flatten(-2).to(x.dtype).unbind(-2)
+    turned = rotate(both, first, chunk_size, base) if turns is None else _turned(both, turns)
+    query, key = turned.flatten(-2).to(x.dtype).unbind(-2)
     return query, key
+
+
+def turns_of_chunk(x: Tensor, features: int, chunk_size: int, base: float, *, path: Optional[str] = None) -> Tensor:
+    """Return the table that :func:`normalized_query_key` reads for x: a row for each position of a chunk."""
+    if PATHS.choose(path, x) == "native":
+        return _signed_turns(features // 2, chunk_size, base, x.device)
+    return rotations(features // 2, chunk_size, base, torch.promote_types(x.dtype, torch.float32), x.device)
 
 
 def rotate(x: Tensor, first: int, chunk_size: int, base: float) -> Tensor:
@@ -78,14 +90,19 @@ def rotate(x: Tensor, first: int, chunk_size: int, base: float) -> Tensor:
 
     Source: RoFormer (Su et al., 2021), Eq. 34; within chunks as in MEGALODON's code.
     """
-    length, last = x.size(1), first + x.size(1)
+    last = first + x.size(1)
     reach = _reach(last, chunk_size)
     turns = rotations(x.size(-1) // 2, reach, base, x.dtype, x.device)  # (reach, E / 2)
     if last <= reach:
         turns = turns[first:last]
     else:
         turns = turns[torch.arange(first, last, device=x.device) % reach]
-    turns = turns.view(length, *(1,) * (x.dim() - 3), x.size(-1) // 2)
+    return _turned(x, turns)
+
+
+def _turned(x: Tensor, turns: Tensor) -> Tensor:
+    """Turn the pairs of x (B, L, ..., E) by complex numbers (L, E / 2)."""
+    turns = turns.view(x.size(1), *(1,) * (x.dim() - 3), x.size(-1) // 2)
     return torch.view_as_real(torch.view_as_complex(x.unflatten(-1, (-1, 2))) * turns).flatten(-2)
 
 

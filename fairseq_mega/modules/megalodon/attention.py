@@ -1,11 +1,11 @@
 """Normalised gated attention, the heart of MEGALODON."""
 
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, Optional, Tuple, Union
 
 import torch
 from torch import Tensor, nn
 
-from fairseq_mega.modules.attention_cache import AttentionCache, cached
+from fairseq_mega.modules.attention_cache import AttentionCache, FixedCache, cached
 from fairseq_mega.modules.dropout import Dropout, StochasticDepth, add_dropped
 from fairseq_mega.modules.layer import PLAIN, AttentionOutput, LayerContext
 from fairseq_mega.modules.norm import EPS
@@ -16,9 +16,9 @@ from fairseq_mega.modules.state import LayerMemory, memory_for
 from fairseq_mega.ops.activation import silu
 from fairseq_mega.ops.attention import attention, chunked_attention
 from fairseq_mega.ops.common.recompute import recomputing
-from fairseq_mega.ops.decoding import NormalizedAttentionWeights, complex_step_coefficients
+from fairseq_mega.ops.decoding import NormalizedAttentionWeights, Place, complex_step_coefficients
 from fairseq_mega.ops.linear import after_silu, in_parts
-from fairseq_mega.ops.rotary import normalized_query_key
+from fairseq_mega.ops.rotary import normalized_query_key, turns_of_chunk
 
 from .complex_ema import ComplexEMA
 from .config import MegalodonLayerConfig
@@ -77,7 +77,7 @@ class NormalizedGatedAttention(nn.Module):
         x: Tensor,
         context: LayerContext = PLAIN,
         memory: Optional[LayerMemory] = None,
-        cache: Optional[AttentionCache] = None,
+        cache: Union[AttentionCache, FixedCache, None] = None,
     ) -> AttentionOutput:
         """Apply the sub-layer, residual and norm included.
 
@@ -85,7 +85,7 @@ class NormalizedGatedAttention(nn.Module):
             x: (B, L, D), finite where padded.
             context: padding, documents, and whether to return memory and cache; causal only.
             memory: of the steps before x, from an earlier call; causal only.
-            cache: of the unfinished chunk before x, from the same call.
+            cache: of the unfinished chunk before x, from the same call; of fixed size where the context has a place.
         """
         padding_mask, documents, memory = context.padding_mask, context.documents, memory_for(x, memory)
         prepared = None
@@ -110,20 +110,25 @@ class NormalizedGatedAttention(nn.Module):
             average = context.relay.send(self, average, LayerMemory(ema, statistics))
         average = self.hidden_dropout(self.ema_norm(average))
         shared, gate, candidate = recomputing(in_parts, self.gate_proj, average, self.widths)
-        query, key = self._query_and_key(shared, 0 if cache is None else len(cache.keys))
-
-        if prepared is not None:
-            cache = cached(cache, key, value, padding_mask, prepared, self.kept_steps, context.given_up, state)
-            key, value, padding_mask = cache.keys.steps, cache.values.steps, cache.padding_mask
-        if documents is None:
-            attended = recomputing(self._attend, query, key, value, padding_mask)
+        if isinstance(cache, FixedCache):
+            assert context.place is not None
+            query, key = self._query_and_key(shared, 0, self._turns_at(context.place, shared, cache.prepared))
+            attended = cache.attend(context.place, query, key, value, context.place.hidden)
         else:
-            attended = documents.attend(self._attend, query, key, value, padding_mask, self.chunk_size)
+            query, key = self._query_and_key(shared, 0 if cache is None else len(cache.keys))
+            if prepared is not None:
+                cache = cached(cache, key, value, padding_mask, prepared, self.kept_steps, context.given_up, state)
+                key, value, padding_mask = cache.keys.steps, cache.values.steps, cache.padding_mask
+            if documents is None:
+                attended = recomputing(self._attend, query, key, value, padding_mask)
+            else:
+                attended = documents.attend(self._attend, query, key, value, padding_mask, self.chunk_size)
         projected = after_silu(self.output_proj, gate, attended, self.hidden_dropout)
         out = add_dropped(x, candidate, projected, self.dropout, self.stochastic_depth)
         if ema is None or cache is None:
             return AttentionOutput(out)
-        cache = cache.unfinished(self.chunk_size).forgetting(documents)
+        if not isinstance(cache, FixedCache):
+            cache = cache.unfinished(self.chunk_size).forgetting(documents)
         return AttentionOutput(out, LayerMemory(ema, statistics), cache)
 
     def step_weights(self, dtype: torch.dtype) -> Optional[NormalizedAttentionWeights]:
@@ -157,15 +162,21 @@ class NormalizedGatedAttention(nn.Module):
     def _by_head(self, columns: Tensor) -> Tensor:
         return columns.unflatten(-1, (self.heads, -1))
 
-    def _query_and_key(self, shared: Tensor, first: int) -> Tuple[Tensor, Tensor]:
+    def _turns_at(self, place: Place, shared: Tensor, prepared: ParameterCache) -> Tensor:
+        """Return the turns of a place, from a table that lives as long as the cache."""
+        width, base = self.widths[0] // self.heads, self.rope_base
+        table = prepared.get(self, "turns", lambda: turns_of_chunk(shared, width, self.chunk_size, base))
+        return table.index_select(0, place.position)
+
+    def _query_and_key(self, shared: Tensor, first: int, turns: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
         """Return query and key (B, L, z) from the shared representation; ``first`` is the first step's position in its
-        chunk.
+        chunk, whose ``turns`` may be passed instead.
 
         The root mean square of a head's E features over sqrt(E) is their norm (Eq. 6), and Eq. 7 and 8 follow.
         """
         kappa, mu = (self._by_head(at_least_float32(columns)) for columns in (self.kappa, self.mu))
         settings: Dict[str, Any] = {"first": first, "chunk_size": self.chunk_size, "base": self.rope_base}
-        return normalized_query_key(shared, kappa, mu, eps=EPS, unit=self._unit(), **settings)
+        return normalized_query_key(shared, kappa, mu, eps=EPS, unit=self._unit(), turns=turns, **settings)
 
     def _attend(self, query: Tensor, key: Tensor, value: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
         """Return the attention of the last positions (B, L, z) to keys that start at a chunk's beginning."""

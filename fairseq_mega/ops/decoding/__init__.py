@@ -16,6 +16,7 @@ from fairseq_mega.ops.common.transforms import is_transformed
 from fairseq_mega.ops.packed_linear import MOST_ROWS
 
 from . import native, reference
+from .fixed import Place, attention_at_place, place_of
 from .joined import JoinedState, JoinedStep, join
 from .reference import StepState
 from .time_buffer import TimeBuffer
@@ -42,13 +43,16 @@ __all__ = [
     "JoinedStep",
     "LayerWeights",
     "NormalizedAttentionWeights",
+    "Place",
     "StepBias",
     "StepFunctions",
     "StepMap",
     "StepNorm",
     "StepState",
     "TimeBuffer",
+    "attention_at_place",
     "complex_step_coefficients",
+    "place_of",
     "step_coefficients",
     "step_functions",
     "step_map",
