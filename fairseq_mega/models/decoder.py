@@ -1,6 +1,6 @@
 """Decoders: token embeddings, causal layers and an output, with fairseq's contract for incremental decoding."""
 
-from typing import Any, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Tuple, Union
 
 import torch
 import torch.nn.functional as F
@@ -19,12 +19,14 @@ from fairseq_mega.modules.mega_layer import MegaLayer
 from fairseq_mega.modules.norm import build_norm
 from fairseq_mega.modules.packed_linear import PackedLinear
 from fairseq_mega.modules.padding import padding_of
+from fairseq_mega.modules.parameter_cache import ParameterCache
 from fairseq_mega.modules.relay import Relay
 from fairseq_mega.modules.state import StreamState, reorder_state
 from fairseq_mega.modules.trunk import Trunk, TrunkOutput
 from fairseq_mega.ops.linear import linear
 from fairseq_mega.ops.packed_linear import PackedMatrix, packed_linear
 
+from .decoding_graph import GraphStream, as_state, has_graphs, on_graph
 from .options.configurations import naming_flags
 from .streams.scoring import Carry
 from .tables import adaptive_softmax, output_projection
@@ -142,8 +144,8 @@ class DecoderStack(Trunk, FairseqIncrementalDecoder):
         """
         if incremental_state is None:
             return self.run(tokens, context)
-        state: Optional[StreamState] = self.get_incremental_state(incremental_state, "layers")
-        known = 0 if state is None else state.step - (self.get_incremental_state(incremental_state, "before") or 0)
+        state = as_state(self.get_incremental_state(incremental_state, "layers"))
+        known = self._known(incremental_state)
         if state is not None and tokens.size(1) <= known:
             raise ValueError(
                 f"prev_output_tokens has {tokens.size(1)} tokens, but the incremental state has already read {known}: "
@@ -160,6 +162,11 @@ class DecoderStack(Trunk, FairseqIncrementalDecoder):
         self.set_incremental_state(incremental_state, "layers", out.state)
         return out
 
+    def _known(self, incremental_state: IncrementalState) -> int:
+        """Return how many tokens of a call were read by earlier calls."""
+        state = self.get_incremental_state(incremental_state, "layers")
+        return 0 if state is None else state.step - (self.get_incremental_state(incremental_state, "before") or 0)
+
     def go_on_from(self, incremental_state: IncrementalState, state: StreamState) -> None:
         """Store the state of earlier tokens, which are not passed again, in an empty store of fairseq."""
         self.set_incremental_state(incremental_state, "layers", state)
@@ -168,8 +175,9 @@ class DecoderStack(Trunk, FairseqIncrementalDecoder):
     def reorder_incremental_state(self, incremental_state: IncrementalState, new_order: Tensor) -> None:
         """Select batch rows of the decoder's state, as beam search does."""
         state = self.get_incremental_state(incremental_state, "layers")
-        if state is not None:
-            self.set_incremental_state(incremental_state, "layers", reorder_state(state, new_order))
+        self.set_incremental_state(incremental_state, "reordered", True)
+        if state is not None and not (isinstance(state, GraphStream) and state.reorder(new_order)):
+            self.set_incremental_state(incremental_state, "layers", reorder_state(as_state(state), new_order))
 
 
 def mega_layers(
@@ -190,6 +198,9 @@ class LanguageModelDecoder(DecoderStack):
         dictionary, embedding, layers, final_norm: see :class:`DecoderStack`.
         longest: maximum length of a sequence, None for any.
 
+    Attributes:
+        use_graphs: whether CUDA graphs compute single steps where they can, see :mod:`.decoding_graph`.
+
     Source: MEGA (Ma et al., ICLR 2023), section 4.3; adaptive tables: Baevski and Auli (ICLR 2019).
     """
 
@@ -204,12 +215,41 @@ class LanguageModelDecoder(DecoderStack):
     ) -> None:
         shared = cfg.share_decoder_input_output_embed
         super().__init__(cfg, dictionary, embedding, layers, final_norm, cfg.decoder_embed_dim, shared)
+        self.use_graphs, self.graphs = True, ParameterCache()
         self.longest = UNLIMITED if longest is None else longest
         self.chunk_size = cfg.get("decoder_chunk_size", -1)
         self.settings = {name: str(cfg.get(name)) for name in options_of(Role.OUTPUTS) if cfg.get(name) is not None}
         if cfg.get("reset_at_document_ends", False):
             self.document_token = dictionary.eos()
         postpone(self, cfg.late_dropout)
+
+    def forward(
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out: Any = None,
+        incremental_state: Optional[IncrementalState] = None,
+        features_only: bool = False,
+        **options: Any,
+    ) -> Tuple[Tensor, Dict[str, Any]]:
+        """Predict the next token at every position, see :meth:`DecoderStack.forward`; single steps by a graph."""
+        if incremental_state is not None and not features_only and has_graphs(prev_output_tokens.device):
+            logits = self._step_on_graph(prev_output_tokens, incremental_state)
+            if logits is not None:
+                return logits, {"attn": None, "inner_states": None}
+        return super().forward(prev_output_tokens, encoder_out, incremental_state, features_only, **options)
+
+    def _step_on_graph(self, tokens: Tensor, incremental_state: IncrementalState) -> Optional[Tensor]:
+        """Return the output for the one token of each row that earlier calls have not read; None where no graph can."""
+        unread = tokens[:, self._known(incremental_state) :]
+        if unread.size(1) != 1:
+            return None
+        state = self.get_incremental_state(incremental_state, "layers")
+        reordered = bool(self.get_incremental_state(incremental_state, "reordered"))
+        stream = on_graph(self, tokens.device, tokens.size(0), state, reordered)
+        if stream is None:
+            return None
+        self.set_incremental_state(incremental_state, "layers", stream)
+        return stream.advance(unread)
 
     def extract_features(
         self,
@@ -243,23 +283,32 @@ class LanguageModelDecoder(DecoderStack):
             carry.keep(self, streams, out.state)
         return out.hidden, {"attn": None, "inner_states": None}
 
-    def advance(self, tokens: Tensor, state: Optional[StreamState] = None) -> Tuple[Tensor, StreamState]:
+    def advance(
+        self, tokens: Tensor, state: Union[StreamState, GraphStream, None] = None
+    ) -> Tuple[Tensor, Union[StreamState, GraphStream]]:
         """Read the next tokens of streams and predict the token after the last.
 
         Args:
             tokens: (B, L) long, L at least 1, without padding.
-            state: state of the previous call; None at the beginning.
+            state: state of the previous call, which remains as it is unless it is on a graph; None at the beginning.
 
         Returns:
             Log probabilities (B, V), and the new state: of bounded size for a model with chunks.
         """
-        out = self.run(tokens, LayerContext(return_state=True), state)
+        if isinstance(state, GraphStream) and tokens.size(1) == 1:
+            stream = on_graph(self, tokens.device, tokens.size(0), state)
+            if stream is not None:
+                return self._log_probs(stream.advance(tokens)), stream
+        out = self.run(tokens, LayerContext(return_state=True), as_state(state))
         assert out.state is not None
-        last = out.hidden[:, -1:]
+        return self._log_probs(self.output_layer(out.hidden[:, -1:])), out.state
+
+    def _log_probs(self, output: Tensor) -> Tensor:
+        """Return the log probabilities (B, V) of the output for one step."""
         if self.adaptive_softmax is not None:
-            return self.adaptive_softmax.get_log_prob(last, None)[:, 0], out.state
-        logits = self.output_layer(last)[:, 0]
-        return F.log_softmax(logits, dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32)), out.state
+            return self.adaptive_softmax.get_log_prob(output, None)[:, 0]
+        logits = output[:, 0]
+        return F.log_softmax(logits, dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32))
 
     def max_positions(self) -> int:
         """Longest sequence of the model."""

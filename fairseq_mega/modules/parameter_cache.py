@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, Hashable, Iterable, List, NamedTuple, Op
 import torch
 from torch import nn
 from torch.nn.modules import module as of_all_modules
+from torch.utils._pytree import tree_leaves
 
 from fairseq_mega.ops.common.transforms import is_transformed
 
@@ -49,7 +50,7 @@ class ParameterCache:
         The value is shared by all steps; the caller must not change it.
         """
         if self._may_keep(module):
-            now = _versions([module._parameters])
+            now = versions([module._parameters])
             if now is not None:
                 return self._kept(key, now, compute)
         return compute()
@@ -66,12 +67,18 @@ class ParameterCache:
         if parts is None or parts.module is not module or parts.members != _members(parts.children):
             parts = self._parts[key] = _parts_of(module)
             self._values.pop(key, None)  # of other modules, maybe with the same tensors
-        versions = None if parts.parametrized else _versions(parts.tensors)
-        if versions is None:
+        now = None if parts.parametrized else versions(parts.tensors)
+        if now is None:
             return compute()
         settings = [*map(TRAINING, parts.members), *map(RATES, parts.dropouts), *map(bool, parts.hooks)]
         settings += map(contains, parts.attributes, repeat("forward"))  # see is_watched
-        return self._kept(key, versions + settings, compute)
+        return self._kept(key, now + settings, compute)
+
+    def copy_from(self, other: "ParameterCache") -> None:
+        """Copy the tensors of another cache of the same modules into those of this cache, which a CUDA graph reads."""
+        for key, (_, value) in other._values.items():
+            for old, new in zip(tree_leaves(self._values[key][1]), tree_leaves(value)):
+                old.copy_(new)
 
     def _may_keep(self, module: nn.Module) -> bool:
         """Return whether nothing is compiled or trained, and no parameter is computed by a parametrisation."""
@@ -128,7 +135,7 @@ def _parts_of(module: nn.Module) -> _Parts:
     return _Parts(module, children, _members(children), tensors, hooks_of(modules), attributes, dropouts, parametrized)
 
 
-def _versions(tensors: List[Dict[str, Any]]) -> Optional[List[Any]]:
+def versions(tensors: List[Dict[str, Any]]) -> Optional[List[Any]]:
     """Return a list that changes when a tensor is exchanged or written to; None for tensors of inference mode."""
     present = [x for own in tensors for x in own.values() if x is not None]
     try:

@@ -11,6 +11,7 @@ import torch
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 from fairseq_mega.models.streams.generator import draw
 from fairseq_mega.models.streams.scoring import Carry, ScoredOnce
+from tests.support import eager_graphs
 from tests.support.helpers import random_sentences, run_fairseq
 
 EOS = 2
@@ -57,6 +58,22 @@ def test_complete(generator):
     assert len(text.split()) + text.count("\n") == 200
     assert "\n" not in generator.complete("w1", 200, seed=1, stop_at_line_end=True)
     assert generator.complete("w1", 0) == ""
+
+
+def test_graphs_give_the_same_text(generator, monkeypatch):
+    """Across ends of chunks, two streams in turn, and a context that is continued twice."""
+
+    def texts():
+        context = generator.read("w1 w2\nw3 w4 ")
+        streams = [generator.stream("w5 w6", context=context, temperature=0.0), generator.stream("w7", temperature=0.0)]
+        taken = ["".join(next(streams[step % 2]) for step in range(40))]
+        completed = [generator.complete("w1\nw2 w3", 30, seed=1, context=given) for given in (None, context, context)]
+        return taken + completed + [generator.complete("", 30, temperature=0.7, top_k=5, seed=2)]
+
+    expected = texts()
+    captured = eager_graphs.use(monkeypatch)
+    assert texts() == expected and texts() == expected
+    assert len(captured) == 3  # the two streams, and the one text that is completed beside them
 
 
 USES = {

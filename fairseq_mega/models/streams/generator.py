@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fairseq_mega.compat.features.interactive import warn_unknown
 from fairseq_mega.data.text_units import LINE_END, TextUnit, encode_after_line_end, never_written, settled_lines
-from fairseq_mega.modules.state import StreamState
+from fairseq_mega.models.decoding_graph import on_graph
 
 from .context import Context, load_context, read_tokens, save_context
 from .scoring import Likelihood, likelihood_of
@@ -146,9 +146,12 @@ class TextGenerator(GeneratorHubInterface):
         vocab_size = len(self.task.source_dictionary)
         if not (len(unread) and 0 <= min(unread) <= max(unread) < vocab_size):
             raise ValueError(f"prompt {list(unread)[:40]}: give tokens from 0 to {vocab_size - 1}, one at least")
-        states: Sequence[Optional[StreamState]] = context.states
+        models = list(self.models)
+        states: Sequence[Any] = context.states  # each a StreamState, a GraphStream or None
         while True:
-            scores, states = read_tokens(list(self.models), unread, states)
+            scores, states = read_tokens(models, unread, states)
+            # The states of this loop have no other reader, so that they may change in their place.
+            states = [on_graph(model.decoder, self.device, 1, state) or state for model, state in zip(models, states)]
             mean = torch.logsumexp(torch.stack(scores), dim=0) - math.log(len(scores))
             mean[:, self.excluded] = -math.inf
             unread = [int(draw(mean, **sampling))]
