@@ -62,10 +62,10 @@ TOOLS = ("memcheck", "racecheck", "synccheck")
 # Tests of the youngest kernels, which no GPU has run, and the row of --stage rows.
 NEW: Tuple[Sequence[str], str] = (
     (
-        *("ops/test_triton_flash.py", "ops/test_attention_paths.py"),
+        *("ops/test_triton_flash.py", "ops/test_attention_paths.py", "models/test_decoding_graph.py"),
         *("ops/test_ema.py", "ops/test_rows.py", "ops/test_rotary.py", "ops/test_operator_contract.py"),
     ),
-    "triton or coefficients or silu or query or rotary",
+    "triton or coefficients or silu or query or rotary or on_a_gpu",
 )
 ROW = ("mega/table2/text/mega_chunk",)
 SECONDS = 450  # limit of a stage
@@ -294,12 +294,13 @@ def speed_stages(arguments: argparse.Namespace) -> List[Stage]:
     layers += ["--models", "transformer,mega,mega-chunk,megalodon-chunk"]
     attention = ["--ops", "attention,attention-softmax,attention-laplace", "--shape", "16,128,16"]
     enwik8 = ["--width", "512", "--layers", "12", "--chunk", "2048", "--symbols", "208", "--lengths", "8192"]
+    decoders = "mega,mega-eager,megalodon,megalodon-eager,transformer"  # with and without a CUDA graph
     measured: Dict[str, List[str]] = {
         "ema-float32": ["kernels", "--preset", "paper", "--ops", "ema,ema-bidirectional,ema-complex"],
         "layer-bfloat16": ["layer", *layers, "--dtype", "bfloat16"],
         "layer-float32": ["layer", *layers],
         "attention-bfloat16": ["kernels", *attention, "--lengths", "1024,4096", "--dtype", "bfloat16"],
-        "decoding": ["decoding", "--width", "512", "--positions", "100,1000", "--models", "mega,megalodon,transformer"],
+        "decoding": ["decoding", "--width", "512", "--positions", "100,1000", "--models", decoders],
         "text": ["lra-speed", "--batch", "25"],
         "enwik8-bfloat16": ["lm-length", *enwik8, "--dtype", "bfloat16"],
     }

@@ -4,6 +4,7 @@ import pytest
 
 from fairseq_mega.lab.benchmarks import command, models
 from fairseq_mega.lab.runs.results import read_result
+from tests.support import eager_graphs
 
 
 @pytest.mark.parametrize("width", [32, 256])
@@ -34,6 +35,13 @@ def test_decoding(tmp_path, run):
     assert scores["transformer position=90 speed"] == 1.0 and scores["mega position=90 parameters"] == 15440
     states = [scores[f"{name} position=90 bytes"] / scores[f"{name} position=10 bytes"] for name in models.MODELS]
     assert states[0] < 1.5 < states[1] and states[2] > 1.5  # only the chunked model's memory does not grow
+
+
+def test_decoding_with_and_without_a_graph(tmp_path, run, monkeypatch):
+    captured = eager_graphs.use(monkeypatch)
+    file = tmp_path / "decoding.json"
+    run("decoding", "--smoke", "--models", "mega,mega-eager", "--positions", "90", "--json", file)
+    assert len(captured) == 1 and read_result(file)["scores"]["mega position=90 bytes"] > 0
 
 
 def test_length(tmp_path, run):

@@ -12,6 +12,7 @@ from fairseq.modules import MultiheadAttention
 from fairseq_mega.compat.processes.cpu_process import configure_process
 from fairseq_mega.lab.benchmarks import measuring, models
 from fairseq_mega.lab.benchmarks.command import Benchmark, add_common_options, add_numbers, chosen_of, numbers_of
+from fairseq_mega.models.decoding_graph import GraphStream
 from fairseq_mega.ops.decoding.time_buffer import TimeBuffer
 
 DESCRIPTION = """\
@@ -19,8 +20,10 @@ Both models have the same number of parameters and random weights. MEGA reads a 
 Transformer gets random keys and values instead, because the time does not depend on their values. Both models decode
 token by token, greedily, and the median time per step is reported; parameters are those of the layers.
 
---models all --width 512 measures float32, bfloat16 and int8 matrices of MEGA and MEGALODON, and the Transformer.
+--models all --width 512 measures float32, bfloat16 and int8 matrices of MEGA and MEGALODON, and the Transformer. On a
+GPU MEGA and MEGALODON decode by a CUDA graph, and mega-eager and megalodon-eager without one.
 """
+EAGER = {f"{name}-eager": name for name in ("mega", "megalodon")}  # on a GPU without a graph
 ALL = ("mega", "mega-bf16", "mega-int8", "megalodon", "megalodon-bf16", "megalodon-int8", "transformer")
 SMOKE = ("--positions=10,90", "--width=32", "--layers=1", "--chunk=16", "--symbols=50", "--tokens=3")
 
@@ -29,7 +32,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``decoding``."""
     add = parser.add_argument
     add("--positions", default="100,1000,10000", help="positions, comma separated, from 0 (default: %(default)s)")
-    others = ", ".join(models.OTHERS)
+    others = ", ".join((*models.OTHERS, *EAGER))
     help_text = f"models, comma separated, also {others}; all: the models in chunks (default: %(default)s)"
     add("--models", default=",".join(models.MODELS), help=help_text)
     add_numbers(parser, width=256, layers=6, chunk=256, symbols=10000, batch=1)
@@ -69,6 +72,8 @@ def _bytes(item: Any) -> int:
         return item.numel() * item.element_size()
     if isinstance(item, TimeBuffer):
         return item.bytes()
+    if isinstance(item, GraphStream):
+        item = item.graph.tensors
     if isinstance(item, dict):
         item = list(item.values())
     return sum(map(_bytes, item)) if isinstance(item, (list, tuple)) else 0
@@ -80,7 +85,8 @@ def measure(arguments: argparse.Namespace, model: str, position: int) -> measuri
     longest = max(numbers_of(arguments.positions)) + arguments.tokens + 3
     torch.manual_seed(0)
     sizes = (arguments.width, arguments.layers, arguments.chunk, arguments.symbols, longest)
-    built = models.build(model, *sizes).to(arguments.device).eval()
+    built = models.build(EAGER.get(model, model), *sizes).to(arguments.device).eval()
+    built.decoder.use_graphs = model not in EAGER
     tokens = torch.full((arguments.batch, longest), 4, device=arguments.device)
     decoder, seconds = IncrementalDecoder(built), []
     with torch.no_grad():
@@ -106,7 +112,7 @@ def cases(arguments: argparse.Namespace) -> List[measuring.Case]:
             items=arguments.batch,
             against=f"transformer position={position}",
         )
-        for name in chosen_of(given, "--models", (*models.MODELS, *models.OTHERS))
+        for name in chosen_of(given, "--models", (*models.MODELS, *models.OTHERS, *EAGER))
         for position in numbers_of(arguments.positions)
     ]
 
