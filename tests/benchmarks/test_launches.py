@@ -18,6 +18,11 @@ def test_counts(name):
     assert tuple(len(found.launched) for found in counted) == COUNTS[name]
 
 
+@pytest.mark.parametrize(("name", "most"), [("mega-chunk", 20), ("megalodon-chunk", 29)])
+def test_a_step_in_a_graph(name, most):
+    assert len(launches.count_graph_step(name, 1).launched) <= most
+
+
 def test_a_longer_batch_launches_as_many_kernels_and_moves_more():
     short, long = (launches.count_training("mega-chunk", 2, length)[0] for length in (256, 512))
     assert short.by_operator() == long.by_operator()

@@ -15,15 +15,17 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from fairseq_mega.lab.benchmarks import measuring
 from fairseq_mega.lab.benchmarks.command import Benchmark, add_common_options, chosen_of
+from fairseq_mega.modules.attention_cache import FixedCache
 from fairseq_mega.modules.config import MegaLayerConfig
 from fairseq_mega.modules.layer import LayerContext
 from fairseq_mega.modules.mega_layer import MegaLayer
 from fairseq_mega.modules.megalodon.config import MegalodonLayerConfig
 from fairseq_mega.modules.megalodon.layer import MegalodonLayer
+from fairseq_mega.modules.state import LayerCache
 from fairseq_mega.ops import rotary
 from fairseq_mega.ops.attention import native as attention
 from fairseq_mega.ops.common import dispatch, native
-from fairseq_mega.ops.decoding import weights
+from fairseq_mega.ops.decoding import place_of, weights
 
 LAUNCH = 4e-6  # seconds of a launch by a busy host
 BANDWIDTH = 3.35e12  # bytes per second of an H100's memory
@@ -225,6 +227,21 @@ def count_step(name: str, batch: int, past: int) -> Launches:
     return launches
 
 
+def count_graph_step(name: str, batch: int) -> Launches:
+    """Return the kernels of a step within a CUDA graph, which is one launch for all layers together."""
+    layer, launches = on_device(LAYERS[name]()).eval(), Launches()
+    attention: Any = layer.attention
+    with on_gpu(), torch.no_grad():
+        state = layer(_tokens(batch, 1), LayerContext(return_state=True))
+        cache = LayerCache(FixedCache.like(state.cache.attention, attention.heads, attention.chunk_size))
+        place = place_of(torch.zeros(1, dtype=torch.long, device=GPU), attention.chunk_size)
+        for _ in range(2):  # the first step prepares the weights
+            launches.launched.clear()
+            with launches:
+                layer(_tokens(batch, 1), LayerContext(return_state=True, place=place), state.memory, cache)
+    return launches
+
+
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``launches``."""
     add = parser.add_argument
@@ -241,7 +258,10 @@ def run(arguments: argparse.Namespace) -> None:
     print("| layer | pass | launches | MiB moved | ms, estimated |\n|---|---|---|---|---|")
     for name in chosen_of(arguments.models, "--models", tuple(LAYERS)):
         forward, backward = count_training(name, arguments.batch, arguments.length)
-        for part, found in {"forward": forward, "backward": backward, "step": count_step(name, 1, 300)}.items():
+        parts = {"forward": forward, "backward": backward, "step": count_step(name, 1, 300)}
+        if name.endswith("-chunk"):
+            parts["step in a graph"] = count_graph_step(name, 1)
+        for part, found in parts.items():
             moved = sum(launch.moved for launch in found.launched)
             print(f"| {name} | {part} | {len(found.launched)} | {moved / 2**20:,.1f} | {1e3 * found.seconds:.3f} |")
             if arguments.operators:
