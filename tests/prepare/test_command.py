@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, List
 import pytest
 
 from fairseq_mega.lab.prepare import command
-from fairseq_mega.lab.prepare.dataset import ARCHIVES, Dataset, Report, Sources
+from fairseq_mega.lab.prepare.dataset import Dataset, Report
 from fairseq_mega.lab.prepare.options import WORKERS, file_option, folder_option, seed
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 from tests.support.prepare_runs import prepare, refusal, source_of
@@ -173,19 +173,3 @@ def test_a_second_process_is_kept_out(toy: Toy, tmp_path: Path) -> None:
         assert "another process is writing there" in refusal("toy", "--out", tmp_path)
         other.communicate("\n")
     prepare("toy", "--out", tmp_path).succeeded()
-
-
-@pytest.mark.parametrize(
-    ("name", "download", "named"),
-    [("imagenet", True, "ILSVRC2012_img_val.tar"), ("wmt16", False, "dev.tgz"), ("aan", True, "--released")],
-)
-def test_absent_sources_that_are_not_fetched_are_refused(name: str, download: bool, named: str, tmp_path: Path) -> None:
-    dataset = command.DATASETS[name]
-    with pytest.raises(ValueError, match=named):
-        dataset.check_sources(tmp_path, Sources(None, download, False))
-    (tmp_path / ARCHIVES).mkdir()
-    for archive in dataset.archives:
-        (tmp_path / ARCHIVES / archive).touch()
-    dataset.check_sources(tmp_path, Sources(None, download, dataset.released is not None))  # all are there, or fetched
-    for other in ("pg19", "listops"):  # fetched, generated
-        command.DATASETS[other].check_sources(tmp_path, Sources(None, other == "pg19", False))

@@ -34,13 +34,6 @@ def test_the_data_of_every_recipe_fit_and_can_be_made() -> None:
     assert not is_published(MINIATURE) and not is_published(replace(LISTOPS, own_data=True))
 
 
-def test_archives_that_are_not_fetched_lie_beside_the_data(tmp_path: Path) -> None:
-    recipe = catalogue()["mega/table6/imagenet/mega"]
-    words = Data(recipe, Choices(tmp_path), tmp_path / "imagenet").words()
-    assert words[words.index("--archives") + 1] == str(tmp_path / "archives")
-    assert "--archives" not in Data(LISTOPS, Choices(tmp_path), tmp_path / "listops").words()
-
-
 OTHER_DATA = {  # a recipe, what replaces parts of its file, and the error
     "task": ("{data: cifar10}", "", "task._name"),
     "place": ("{data: imdb}", "", "task.data"),
@@ -92,6 +85,7 @@ FILE = {"file": "train.tsv.gz", "bytes": 9, "contents": "82dcf169"}
 COMPARISON = "comparison/listops/mega"  # accepts any data, the invented apart
 RIGHT: List[Any] = [  # recipes and settings of their data: whatever the raw files, the draw, and what is not recorded
     (LISTOPS.name, {"dataset": "listops", "min_length": 500, "max_length": 2000, "seed": 7}),
+    (LISTOPS.name, {"dataset": "listops", "released": True}),
     (MINIATURE.name, {"dataset": "listops", "min_length": 20, "max_length": 64}),
     ("mega/table2/text/mega", {"dataset": "imdb", "tsv_train": FILE, "tsv_test": FILE, "length": 4000}),
     ("mega/table4/speech/base", {"dataset": "speech-commands", "scaling": "whole"}),

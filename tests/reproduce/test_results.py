@@ -55,7 +55,6 @@ def test_a_result_records_the_origin_of_its_data(tmp_path: Path, source: Optiona
         (tmp_path / "SOURCE.json").write_text(json.dumps(source))
     for more, wanted in (
         ({}, said),
-        ({"processed": tmp_path}, "released, processed by the authors"),
         ({"smoke": True}, "invented"),
     ):
         assert origin_of(plan(RECIPE, 1, tmp_path, "0", Choices(tmp_path, **more))) == wanted

@@ -141,7 +141,7 @@ def test_from_the_server_to_the_table(
     with Server.running(content) as server:
         monkeypatch.setattr(weights, "HOST", server.url.rpartition("/")[0])
         server.breaks = [1000, 2000]
-        words = ("--checkpoint", "published", "--archives", tmp_path)
+        words = ("--checkpoint", "published", "--root", tmp_path)
         assert [score(recipe, out, *words) for _ in range(3)] == [1, 1, 0]
         assert server.ranges == [None, "bytes=1000-", "bytes=3000-"]
     printed = capsys.readouterr()
@@ -160,7 +160,7 @@ def test_from_the_server_to_the_table(
         wanted = convert_checkpoint(files["mega.lra/text/checkpoint_best.pt"], "")["model"]
         there = torch.load(saved, weights_only=False)["model"]
         assert all(torch.equal(there[name], tensor) for name, tensor in wanted.items())
-    assert score(recipe, out, "--checkpoint", "published", "--archives", tmp_path) == 0
+    assert score(recipe, out, "--checkpoint", "published", "--root", tmp_path) == 0
     assert "begins" not in capsys.readouterr().err
 
 

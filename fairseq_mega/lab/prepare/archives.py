@@ -133,12 +133,6 @@ class Part(NamedTuple):
         """Return the tables by split in a folder."""
         return {split: folder / name for split, name in self.tables.items()}
 
-    def check(self, archives: Path, download: bool) -> None:
-        """Raise ValueError where the archive is neither there nor may be fetched."""
-        archive = archives / name_of(LRA)
-        if not download and not archive.exists():
-            raise ValueError(f"{archive} does not exist: fetch {LRA}, or omit --no-download")
-
 
 # --released is None by default.
 RELEASED: Tuple[Option, ...] = (

@@ -8,7 +8,6 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Opt
 
 from fairseq_mega.data.card import labelled_text
 from fairseq_mega.data.class_folders import files_below, is_hidden
-from fairseq_mega.lab.prepare.archives import Part
 from fairseq_mega.lab.prepare.download import Records, record_of
 from fairseq_mega.lab.prepare.layouts import Layout
 from fairseq_mega.lab.prepare.options import OUT, SMOKE, Option, check_paths
@@ -41,22 +40,6 @@ class Scored(NamedTuple):
     mean_length: Optional[float] = None  # of the examples, in positions; None if all have the same, or it is unknown
 
 
-class Processed(NamedTuple):
-    """The form of a data set that MEGA's authors published."""
-
-    archive: str  # name of the file
-    names: Tuple[str, ...]  # parts of a path in the unpacked archive that data sets with the same files lack
-    vocab_sizes: Optional[Tuple[int, int]] = None  # least and most tokens of the dictionary of a classified text
-
-
-class Sources(NamedTuple):
-    """Sources of a data set that is to be made."""
-
-    archives: Optional[Path]  # folder of its archives; None for its own folder
-    download: bool  # whether missing ones may be fetched
-    released: bool  # whether the archive of the Long Range Arena is chosen
-
-
 @dataclass(frozen=True)
 class Dataset:
     """A data set of the command: everything that is known of it."""
@@ -69,8 +52,7 @@ class Dataset:
     reads: Callable[[argparse.Namespace], Mapping[str, Any]] = lambda args: {}
     # By option, patterns of the files that are read in its folder; without patterns all files.
     members: Mapping[str, Tuple[str, ...]] = field(default_factory=dict)
-    archives: Tuple[str, ...] = ()  # files that are read in a folder of archives, or in ARCHIVES of --out
-    fetched: bool = True  # whether the command fetches what is missing
+    fetched: bool = True  # whether the command needs no options for its sources
     leaves: Tuple[str, ...] = ()  # names of all results, if the folder may contain other files
     layout: Layout = Layout()  # files of the finished folder that a training reads
     # Options of the command with the value of an option of the task that reads the data.
@@ -80,9 +62,6 @@ class Dataset:
     # On data in a folder, by the examples of Examined.
     remarks: Callable[[Path, Mapping[str, Mapping[str, int]]], List[str]] = lambda folder, examples: []
     scored: Optional[Scored] = None  # the part that papers score, of data made without options
-    released: Optional[Part] = None  # of the archive of the Long Range Arena
-    generated: bool = False  # by rules, where no source is chosen
-    processed: Optional[Processed] = None  # published by MEGA's authors
     own: bool = False  # from the user's sources
 
     @property
@@ -96,20 +75,6 @@ class Dataset:
         """Add its own options and those of every data set to a parser."""
         for add in (OUT, *self.options, *([] if self.toy is None else [SMOKE])):
             add(parser)
-
-    def check_sources(self, folder: Path, sources: Sources) -> None:
-        """Raise ValueError where the data of a folder cannot be made: their sources are absent, and not fetched."""
-        if self.generated or sources.released or (self.fetched and sources.download):
-            return
-        place = sources.archives or folder / ARCHIVES
-        missing = [name for name in self.archives if not (place / name).exists()]
-        if missing or not self.archives:
-            lacks = f", and {place} lacks {', '.join(missing)}" if missing else ""
-            released = ", or fetch them with --released" if self.released else ""
-            raise ValueError(
-                f"{folder} holds no data of {self.name}{lacks}: make them with 'fairseq-mega-prepare {self.name} --out "
-                f"{folder}', see its --help, or name their folder with --data{released}"
-            )
 
 
 def counted(labels: Iterable[str], names: Optional[Sequence[str]] = None) -> Dict[str, Any]:

@@ -316,6 +316,5 @@ DATASETS = (
         leaves=PARTS,
         layout=Layout(("raw/newstest2014.en", "tokenized/newstest2014.de", *parallel(*LANGUAGES)), TRANSLATION),
         vocab_size=lambda args: VOCAB_SIZE,
-        archives=tuple(map(name_of, archive_urls())),
     ),
 )

@@ -18,7 +18,7 @@ from fairseq_mega.lab.recipes.recipe import AUTO, Recipe, as_yaml
 from fairseq_mega.lab.reproduce import options
 from fairseq_mega.lab.reproduce.listing import listing
 from fairseq_mega.lab.reproduce.options import PROGRAM
-from fairseq_mega.lab.reproduce.settings import Choices, choose, is_address, parse_setting, revise_all
+from fairseq_mega.lab.reproduce.settings import Choices, choose, parse_setting, revise_all
 from fairseq_mega.lab.runs.options import usable_cores
 from fairseq_mega.lab.runs.script import run_script
 
@@ -86,19 +86,14 @@ def line_of(recipe: Recipe) -> str:
 def choices_of(given: argparse.Namespace, extra: Sequence[str]) -> Choices:
     """Return the settings that the options make for all recipes."""
     out = given.out or given.root / ("outputs/reproduce-smoke" if given.smoke else "outputs/reproduce")
-    processed = given.processed and Path(given.processed)
-    if given.processed and is_address(given.processed):
-        processed = (given.archives or given.root / "outputs" / "archives") / "processed"
-    folders = {"root": given.root, "data": given.data, "data_dir": given.data_dir, "archives": given.archives}
-    same = ("released", "gpus_per_run", "per_step", "max_update", "precision", "smoke")
+    folders = {"root": given.root, "data": given.data, "data_dir": given.data_dir}
+    same = ("gpus_per_run", "per_step", "max_update", "precision", "smoke")
     return Choices(
         out=out.resolve(),
-        processed=processed and processed.resolve(),
         gpus=0 if given.smoke else visible_gpus() if given.gpus is None else given.gpus,
         settings=tuple(map(parse_setting, given.settings)),
         extra=tuple(extra),
         workers=given.workers or usable_cores(),
-        download=not given.no_download,
         **{name: folder and folder.resolve() for name, folder in folders.items()},
         **{name: getattr(given, name) for name in same},
     )

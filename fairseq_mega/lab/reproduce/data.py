@@ -8,9 +8,8 @@ from typing import Any, Dict, List, Sequence
 
 from fairseq_mega.compat.files import locks
 from fairseq_mega.data.card import record_of
-from fairseq_mega.data.class_folders import files_below
 from fairseq_mega.data.text_units import tokens_of_file
-from fairseq_mega.lab.prepare.dataset import Dataset, Sources, settings_of
+from fairseq_mega.lab.prepare.dataset import Dataset, settings_of
 from fairseq_mega.lab.prepare.layouts import DATA_BIN, Examined
 from fairseq_mega.lab.prepare.of_recipes import check_data, dataset_of, is_published
 from fairseq_mega.lab.prepare.registry import DATASETS, has_option, parse
@@ -20,10 +19,8 @@ from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
 from fairseq_mega.lab.report.alike import cell_of
 from fairseq_mega.lab.runs.commands import PYTHON, Execute, execute
 from fairseq_mega.lab.runs.files import in_the_way_of
-from fairseq_mega.lab.runs.fingerprints import digest_of_data
 from fairseq_mega.lab.runs.stages import print_line
 
-from .authors_data import find_processed
 from .jobs import Job
 from .settings import Choices
 
@@ -46,29 +43,18 @@ class Data:
     @property
     def is_there(self) -> bool:
         """Return whether the data are there, all of them."""
-        return self.choices.processed is not None or self.dataset.layout.is_there(self.folder)
+        return self.dataset.layout.is_there(self.folder)
 
     @cached_property
     def examined(self) -> Examined:
         """Return the digest of existing data, which identifies them among others of their kind, and their examples."""
-        if self.choices.processed is None:
-            return self.dataset.layout.examine(self.folder)
-        files, hidden = files_below(self.folder)  # files that may have other names
-        return Examined(digest_of_data([*files, *filter(Path.is_file, hidden)], self.folder))
+        return self.dataset.layout.examine(self.folder)
 
     @property
     def read(self) -> Path:
         """Return the folder for fairseq: the data's, or data-bin in it."""
         below = Path(self.recipe.place).name == DATA_BIN and (self.folder / DATA_BIN).is_dir()
         return self.folder / DATA_BIN if below else self.folder
-
-    @property
-    def sources(self) -> Sources:
-        """Return the sources to make the data of; their archives lie beside the folder of the data by default."""
-        released = is_released(self.recipe, self.choices)
-        beside = released or (bool(self.dataset.archives) and not self.dataset.fetched)
-        archives = self.choices.archives or (self.folder.parent / "archives" if beside else None)
-        return Sources(archives, self.choices.download, released)
 
     def words(self) -> List[str]:
         """Return the arguments of fairseq-mega-prepare that make the data, or continue to make them."""
@@ -77,14 +63,7 @@ class Data:
         for option, key in self.dataset.task_options.items():
             words += [option, str(task[key])] if key in task else []
         words += ["--workers", str(self.choices.workers)] if has_option(name, "--workers") else []
-        sources = self.sources
-        if self.choices.smoke:
-            return [*words, "--smoke"]
-        if self.dataset.released is not None and not sources.released:  # generated, or from tables
-            return words
-        chosen = [["--released"]] * sources.released + [["--no-download"]] * (not sources.download)
-        chosen += [["--archives", str(sources.archives)]] if sources.archives is not None else []
-        return [*words, *(word for part in chosen if has_option(name, part[0]) for word in part)]
+        return [*words, *["--smoke"] * self.choices.smoke]
 
     def fitted(self) -> Recipe:
         """Return the recipe, with the number of classes of a user's data, texts or images."""
@@ -100,27 +79,17 @@ class Data:
         """Check data that are there; of others that they can be made.
 
         Raises:
-            ValueError: where the folder has other data or a part of them, or sources are neither there nor may be
-                fetched.
+            ValueError: where the folder has other data or a part of them, or the user must name their sources.
         """
-        dataset, choices, sources = self.dataset, self.choices, self.sources
-        if choices.processed is not None:
-            return
         if self.is_there:
             problem = self.difference()
             if problem:
                 raise RecipeError(f"{self.folder} holds {problem}: {self.recipe.name} needs another folder")
-            return
-        if self.recipe.own_data and not choices.smoke:
+        elif not self.choices.smoke and (self.recipe.own_data or not self.dataset.fetched):
             raise RecipeError(
-                f"{self.folder} holds no complete data: give yours with --data, or run fairseq-mega-prepare "
-                f"{dataset.name} --out {self.folder}"
+                f"{self.folder} holds no complete data: name their folder with --data, or make them with "
+                f"'fairseq-mega-prepare {self.dataset.name} --out {self.folder}', see its --help"
             )
-        if choices.smoke:
-            return
-        if dataset.released is not None and sources.released and sources.archives is not None:
-            dataset.released.check(sources.archives, sources.download)
-        dataset.check_sources(self.folder, sources)
 
     def difference(self) -> str:
         """Return the difference of existing data from those that a run requires: of another set, invented, or of other
@@ -133,8 +102,6 @@ class Data:
         named = settings.get("dataset", dataset.name)
         if not choices.smoke and settings.get("smoke"):
             return "invented data of --smoke"
-        if is_released(recipe, choices) and str(card.get("origin", "")).startswith("generated"):
-            return "generated data, and --released is passed"
         if named != dataset.name:
             return "" if recipe.own_data or recipe.any_data else f"data of fairseq-mega-prepare {named}"
         if choices.smoke or recipe.own_data or "dataset" not in settings:
@@ -154,8 +121,6 @@ class Data:
         Raises:
             StageError: if the command fails.
         """
-        if self.choices.processed is not None:  # the folder may be read-only
-            return
         above, name = self.folder.parent, self.folder.name
         lock: Any = nullcontext()
         if in_the_way_of(above) is None:
@@ -188,30 +153,21 @@ def data_of(recipes: Sequence[Recipe], choices: Choices) -> Dict[str, Data]:
 
 
 def folder_of(recipe: Recipe, choices: Choices, several: bool) -> Path:
-    """Return the folder for the data of a recipe; generated and released data do not share one.
+    """Return the folder for the data of a recipe.
 
     Another form of a data set may lie beside the published one: its name has those of the folders above it.
 
     Args:
         several: whether the command needs several data sets, so that --data names the folder above them.
     """
-    if choices.processed is not None:
-        return find_processed(recipe, choices.processed)
     if choices.data is not None and not several:
         return choices.data
     read = Path(recipe.place)
     usual = read.parent if read.name == DATA_BIN else read
-    if dataset_of(recipe).generated and is_released(recipe, choices):
-        usual = usual.with_name(f"{usual.name}-released")
     above = choices.data_dir or choices.data or (choices.out / "data" if choices.smoke else None)
     if above is None:
         return choices.root / usual
     return above / (usual.name if is_published(recipe) else "-".join(usual.parts[1:]) or usual.name)
-
-
-def is_released(recipe: Recipe, choices: Choices) -> bool:
-    """Return whether the data of a recipe are read from the archive of the Long Range Arena."""
-    return choices.released and not choices.smoke and dataset_of(recipe).released is not None and is_published(recipe)
 
 
 def check_recipes(recipes: Sequence[Recipe]) -> None:
@@ -235,8 +191,6 @@ def origin_of(job: Job) -> str:
         return "invented"
     if job.recipe.measured:
         return "random tokens"
-    if job.choices.processed is not None:
-        return "released, processed by the authors"
     card = card_of(job.data)
     dataset, origin = DATASETS.get(card.get("dataset", "")), str(card.get("origin", ""))
     if origin.startswith("generated"):

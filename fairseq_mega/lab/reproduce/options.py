@@ -101,21 +101,10 @@ def add_options_of_runs(parser: argparse.ArgumentParser, out: str) -> None:
     data("--data", type=Path, metavar="DIR", help=about)
     data("--data-dir", type=Path, metavar="DIR", help="folder with a folder for each data set")
     about = (
-        "instead of --data, the authors' processed data: an unpacked archive, the address of an archive, or the word "
-        "published, which downloads all archives that are needed"
+        "score these weights without training: a checkpoint, or a folder of one for each recipe, of the published code "
+        "or of this package; or the word published, which downloads the authors' weights (see --list)"
     )
-    data("--processed", metavar="DIR|URL", help=about)
-    about = (
-        "score these weights without training: a checkpoint, or a folder or zip file of checkpoints, of the published "
-        "code or of this package; or the word published, for the authors' weights (see --list)"
-    )
-    files("--checkpoint", metavar="FILE|DIR|URL", help=about)
-    about = "use ListOps, Retrieval, Pathfinder, Path-X of LRA's archive (8 GB)"
-    files("--released", action="store_true", help=about)
-    about = "folder of the archives of WMT'16 and LRA, which are downloaded into it where missing"
-    files("--archives", type=Path, metavar="DIR", help=about)
-    about = "fail if an archive is missing, instead of downloading it"
-    files("--no-download", action="store_true", help=about)
+    files("--checkpoint", metavar="FILE|DIR|published", help=about)
     files("--workers", "--processes", type=number, metavar="N", help="number of processes that prepare data")
     about = "train toy models for a few updates on a little invented data, on the CPU"
     files("--smoke", action="store_true", help=about)

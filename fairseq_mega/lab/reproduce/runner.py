@@ -16,7 +16,6 @@ from fairseq_mega.lab.runs.commands import Execute, StageError, execute
 from fairseq_mega.lab.runs.files import write_json
 from fairseq_mega.lab.runs.stages import print_line, stage
 
-from .authors_data import fetch_processed
 from .checks import check, check_settings
 from .data import Data, data_of
 from .evaluating import evaluate
@@ -24,7 +23,7 @@ from .jobs import Job, plan
 from .options import PROGRAM
 from .rates import chosen, searches
 from .results import record, write_cells
-from .settings import Choices, is_address
+from .settings import Choices
 from .tables import print_tables
 from .training import Devices, train, with_automatic
 from .weights import convert, find_weights
@@ -48,8 +47,6 @@ def reproduce(recipes: Sequence[Recipe], choices: Choices, given: argparse.Names
         raise RecipeError(f"--precision {choices.precision} has no effect beside --checkpoint: omit it")
     for recipe in recipes:
         check_settings(recipe, choices)
-    if choices.processed is not None and is_address(given.processed):
-        fetch_processed(recipes, given.processed, choices.processed, choices)
     if given.checkpoint is None:
         choices = with_automatic(choices, recipes, begun=True)
     else:

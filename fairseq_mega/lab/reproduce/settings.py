@@ -14,7 +14,6 @@ from fairseq_mega.lab.recipes.recipe import AUTO, GROUPS, IN_CELL, Recipe, Recip
 
 EVALUATE = "evaluate"  # group of --set for entries of a recipe's evaluation
 OF_RUNS = {"common.seed": "--seeds", "common.cpu": "--gpus 0", "task.data": "--data", "checkpoint.save_dir": "--out"}
-PUBLISHED = "published"  # in place of an address
 SETTING = re.compile(r"(?:(?P<scope>[^:=]+):)?(?P<group>[a-z_]+)\.(?P<option>\w+)=(?P<text>.+)", re.DOTALL)
 OF_RUNNING = re.compile(  # options that change no number but those of time and memory
     "--(num-workers|data-buffer-size|batch-size-valid|max-tokens-valid|disable-validation|"
@@ -175,11 +174,6 @@ def changing(words: Sequence[str]) -> List[str]:
     return found
 
 
-def is_address(given: str) -> bool:
-    """Return whether --processed or --checkpoint names archives, and nothing on this disk."""
-    return given == PUBLISHED or "://" in given
-
-
 class Weights(NamedTuple):
     """Weights for a recipe that were trained elsewhere."""
 
@@ -204,8 +198,6 @@ class Choices:
     root: Path = Path()  # start of the relative paths of the recipes
     data: Optional[Path] = None  # folder of the data, for recipes of one data set
     data_dir: Optional[Path] = None  # folder with a folder for each data set; by default where the recipes have them
-    processed: Optional[Path] = None  # folder of the authors' unpacked archives, whose data are used as they are
-    released: bool = False  # read the data of the Long Range Arena from its released archive, as far as it has them
     gpus: int = 0  # that may be used; 0 for the CPU
     gpus_per_run: Optional[int] = None  # at most; by default as many as the published batch comes from
     per_step: Optional[int] = None  # examples that a GPU processes at a time; by default the recipe's
@@ -219,8 +211,6 @@ class Choices:
     extra: Tuple[str, ...] = ()  # further arguments of fairseq-train
     smoke: bool = False  # toy models, a few updates, a little invented data, on the CPU
     workers: int = 1  # processes that prepare data
-    archives: Optional[Path] = None  # folder of downloaded archives, for data that have some
-    download: bool = True  # whether archives may be fetched
     # By the names of recipes those that are scored, in place of a training's
     weights: Mapping[str, Weights] = field(default_factory=dict)
 

@@ -1,5 +1,7 @@
 """--checkpoint: weights that were trained elsewhere, converted and scored in place of a training's."""
 
+import shutil
+import zipfile
 from argparse import Namespace
 from dataclasses import fields
 from pathlib import Path
@@ -16,29 +18,38 @@ from fairseq_mega.compat.files.settings import Role, options_of, seed_of, settin
 from fairseq_mega.convert import layouts
 from fairseq_mega.convert.options import IMAGES, flat_options, kind_of
 from fairseq_mega.data.class_folders import files_below
+from fairseq_mega.lab.prepare.archives import FETCH_AGAIN, naming_damage
 from fairseq_mega.lab.prepare.download import fetch_missing, sha256_of
 from fairseq_mega.lab.recipes.command_line import flag_of
 from fairseq_mega.lab.recipes.recipe import Recipe, RecipeError
 from fairseq_mega.lab.runs.stages import print_line
 from fairseq_mega.models.checkpoint_files import save
 
-from .authors_data import is_named, unpack
 from .data import origin_of
 from .jobs import Job
-from .settings import PUBLISHED, Choices, Weights, is_address
+from .settings import Choices, Weights
 
+PUBLISHED = "published"  # in place of a file
 HOST = "https://dl.fbaipublicfiles.com/mega"  # the READMEs of facebookresearch/mega, and XuezheMax/mega-image
 OF_TRAININGS = ("miniature", "text-budget", "figure5", "megalodon-figure1")  # reports of learning rates or curves
 # Kinds of published checkpoints to this package's model, as theirs may have another name.
 CONVERTED = {"classifier": "mega_lra", IMAGES: "mega_image", "language model": "mega_lm", "translator": "mega"}
 FILES = (".pt", ".pth")
+NAMES = {  # data sets of mega.lra.zip to parts of the paths of their checkpoints, which nobody has published
+    "listops": ("listop",),
+    "imdb": ("imdb", "text"),
+    "aan": ("aan", "retrieval"),
+    "cifar10": ("cifar", "image"),
+    "pathfinder32": ("pathfinder32", "pathfinder", "path32", "pf32"),
+    "pathx": ("path-x", "pathx", "path_x", "pathfinder128", "path128", "pf128"),
+}
 
 
 def find_weights(recipes: Sequence[Recipe], requested: str, choices: Choices) -> Dict[str, Weights]:
     """Return the weights of each recipe, by its name.
 
     Args:
-        requested: a file, a folder, an address, or the word "published".
+        requested: a file, a folder, or the word "published".
 
     Raises:
         RecipeError: if there are no weights, several suit a recipe, or a recipe does not score a single checkpoint.
@@ -46,22 +57,18 @@ def find_weights(recipes: Sequence[Recipe], requested: str, choices: Choices) ->
         ValueError: where a checkpoint is not the recipe's, or cannot be converted.
     """
     found, published = {}, requested == PUBLISHED
-    places: Dict[str, Path] = {}  # by the sources, which several recipes may share
     for recipe in recipes:
         archive = recipe.weights.get(recipe.report)
         if recipe.measured or recipe.report in OF_TRAININGS or (published and archive is None):
             raise RecipeError(f"--checkpoint: there is no published or single checkpoint to score for {recipe.name}")
-        source = f"{HOST}/{archive}" if published else requested
-        if source not in places:
-            places[source] = obtain(source, choices)
-        place = places[source]
+        place = obtain(archive, choices) if published and archive else Path(requested).resolve()
         path = file_for(recipe, place)
         checkpoint = read(recipe, path)
         history = checkpoint.get("optimizer_history") or [{}]
         inside = "" if path == place else f", {path.relative_to(place)}"
         found[recipe.name] = Weights(
             path=path,
-            source=(source if is_address(source) else Path(source).name) + inside,
+            source=(f"{HOST}/{archive}" if published else place.name) + inside,
             authors=published,
             sha256=sha256_of(path),
             updates=history[-1].get("num_updates") or None,
@@ -71,19 +78,23 @@ def find_weights(recipes: Sequence[Recipe], requested: str, choices: Choices) ->
     return found
 
 
-def obtain(source: str, choices: Choices) -> Path:
-    """Return the file or folder at a path or an address, fetched, and unpacked where it is a zip file."""
-    folder, path = (choices.archives or choices.out) / "weights", Path(source).resolve()
-    if is_address(source):
-        folder = (choices.archives or choices.root / "outputs" / "archives") / "weights"
-        path = folder / source.rpartition("/")[2]
-        fetch_missing(source, path, allowed=choices.download)
-    if path.suffix != ".zip":
-        return path
-    unpacked = folder / f"{path.stem}-{sha256_of(path)[:8]}"
-    if not unpacked.is_dir():
-        unpack(path, unpacked)
-    return unpacked
+def obtain(archive: str, choices: Choices) -> Path:
+    """Return the folder of an archive of the authors, fetched and unpacked.
+
+    Raises:
+        DownloadError: if it cannot be obtained or is damaged.
+    """
+    path = choices.root / "outputs" / "archives" / archive
+    folder, partial = path.with_suffix(""), path.with_suffix(".partial")  # there whole or not at all
+    if not folder.is_dir():
+        fetch_missing(f"{HOST}/{archive}", path)
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir()
+        print_line(f"unpacking {path} to {folder}")
+        with naming_damage(path, FETCH_AGAIN), zipfile.ZipFile(path) as container:
+            container.extractall(partial)  # this skips members outside the folder
+        partial.rename(folder)
+    return folder
 
 
 def file_for(recipe: Recipe, place: Path) -> Path:
@@ -95,11 +106,12 @@ def file_for(recipe: Recipe, place: Path) -> Path:
     if place.is_file():
         return place
     files = [path for path in files_below(place)[0] if path.suffix in FILES] if place.is_dir() else []
-    named = [path for path in files if is_named(path, place, recipe)] or files
+    names = NAMES.get(recipe.dataset, ())
+    named = [path for path in files if any(name in str(path.relative_to(place)).lower() for name in names)] or files
     chosen = [path for path in named if "best" in path.name] or named
     if len(chosen) != 1:
-        names = ", ".join(str(path.relative_to(place)) for path in chosen) or "none"
-        raise RecipeError(f"--checkpoint {place}: give one checkpoint for {recipe.name}, of those there: {names}")
+        there = ", ".join(str(path.relative_to(place)) for path in chosen) or "none"
+        raise RecipeError(f"--checkpoint {place}: give one checkpoint for {recipe.name}, of those there: {there}")
     return chosen[0]
 
 

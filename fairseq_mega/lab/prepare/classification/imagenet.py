@@ -122,7 +122,6 @@ DATASETS = (
         make,
         reads=lambda args: {"any_archives": bool(args.smoke)},
         layout=TRAIN_AND_VALID,
-        archives=tuple(ARCHIVES),
         fetched=False,
         remarks=remarks,
         scored=Scored(IMAGES["valid"]),

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from fairseq_mega.lab.prepare.archives import HARD, RELEASED, Archive, Part, obtain, read_tar, released_files
-from fairseq_mega.lab.prepare.dataset import Dataset, Processed, Report, Scored, counted
+from fairseq_mega.lab.prepare.dataset import Dataset, Report, Scored, counted
 from fairseq_mega.lab.prepare.download import Records
 from fairseq_mega.lab.prepare.generators.pathfinder import RULES, generate_pathfinder
 from fairseq_mega.lab.prepare.layouts import IMAGES
@@ -208,7 +208,7 @@ def make_pathfinder(size: int, args: argparse.Namespace, work: WorkFolder) -> Re
     return Report(origin, write_image_task(work.output, splits), found.inputs, notes)
 
 
-def _pathfinder(name: str, size: int, names: Tuple[str, ...]) -> Dataset:
+def _pathfinder(name: str, size: int) -> Dataset:
     return Dataset(
         name,
         PATHFINDER.format(size=size, times=TIMES[size]),
@@ -221,9 +221,6 @@ def _pathfinder(name: str, size: int, names: Tuple[str, ...]) -> Dataset:
         partial(make_pathfinder, size),
         layout=IMAGES,
         scored=Scored(20_000),
-        released=PARTS[size],
-        generated=True,
-        processed=Processed("lra.zip", names),
     )
 
 
@@ -239,8 +236,7 @@ DATASETS = (
         make_cifar10,
         layout=IMAGES,
         scored=Scored(10_000),
-        processed=Processed("lra.zip", ("cifar", "image")),
     ),
-    _pathfinder("pathfinder32", 32, ("pathfinder32", "pathfinder", "path32", "pf32")),
-    _pathfinder("pathx", 128, ("path-x", "pathx", "path_x", "pathfinder128", "path128", "pf128")),
+    _pathfinder("pathfinder32", 32),
+    _pathfinder("pathx", 128),
 )

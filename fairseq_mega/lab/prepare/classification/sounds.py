@@ -14,7 +14,7 @@ from fairseq_mega.compat.files.card import RATE as RATE_ENTRY
 from fairseq_mega.data.class_folders import FileKind
 from fairseq_mega.data.clip_scale import ClipScale
 from fairseq_mega.lab.prepare.archives import Archive, obtain, read_tar
-from fairseq_mega.lab.prepare.dataset import Dataset, Processed, Report, Scored, counted
+from fairseq_mega.lab.prepare.dataset import Dataset, Report, Scored, counted
 from fairseq_mega.lab.prepare.layouts import CLIPS as TENSORS
 from fairseq_mega.lab.prepare.options import USUAL, archive, option
 from fairseq_mega.lab.prepare.progress import follow, print_line
@@ -191,6 +191,5 @@ DATASETS = (
         layout=TENSORS,
         task_options={"--scaling": "sc_scaling"},
         scored=Scored(5_247),
-        processed=Processed("speech_commands.zip", ("speech", "sc")),
     ),
 )

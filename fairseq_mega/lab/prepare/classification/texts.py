@@ -26,7 +26,7 @@ from fairseq_mega.lab.prepare.archives import (
     read_tar,
     released_files,
 )
-from fairseq_mega.lab.prepare.dataset import Dataset, Processed, Report, Scored
+from fairseq_mega.lab.prepare.dataset import Dataset, Report, Scored
 from fairseq_mega.lab.prepare.download import records_of
 from fairseq_mega.lab.prepare.generators.listops import TOKENS, ListOpsRules, generate_listops, model_input
 from fairseq_mega.lab.prepare.layouts import PAIRS_OF_TEXTS, TEXTS
@@ -47,7 +47,6 @@ from fairseq_mega.lab.prepare.progress import follow, print_line
 from fairseq_mega.lab.prepare.work_folder import WorkFolder
 
 BYTE_TOKENS = tuple(map(str, range(256)))
-BYTES_SEEN = (50, 300)  # tokens of a dictionary of bytes: those that occur, and perhaps tokens that fill it up
 SOURCES = ("src-bin", "src1-bin")
 LABELS = "label-bin"
 
@@ -346,9 +345,6 @@ DATASETS = (
         make_listops,
         layout=TEXTS,
         scored=Scored(2_000, 1_050),  # mean of 2,000 generated trees
-        released=TREES,
-        generated=True,
-        processed=Processed("lra.zip", ("listop",), (len(TOKENS), len(TOKENS))),
     ),
     Dataset(
         "imdb",
@@ -364,7 +360,6 @@ DATASETS = (
         make_imdb,
         layout=TEXTS,
         scored=Scored(25_000, 31_714_156 / 25_000),  # bytes of the test reviews, at most 4,000 of each, with </s>
-        processed=Processed("lra.zip", ("imdb", "text"), BYTES_SEEN),
     ),
     Dataset(
         "aan",
@@ -374,7 +369,5 @@ DATASETS = (
         layout=PAIRS_OF_TEXTS,
         fetched=False,
         scored=Scored(PUBLISHED["test"]),
-        released=PAIRS,
-        processed=Processed("lra.zip", ("aan", "retrieval"), BYTES_SEEN),
     ),
 )

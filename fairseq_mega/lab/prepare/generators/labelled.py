@@ -218,7 +218,6 @@ def _dataset(name: str, details: str, length: int, count: int, make: Any, *optio
         ),
         make,
         layout=LABELLED,
-        generated=True,
     )
 
 

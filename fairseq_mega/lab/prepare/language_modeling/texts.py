@@ -12,7 +12,7 @@ from fairseq_mega.data.card import UNIT, write_settings
 from fairseq_mega.data.text_units import MODEL_FILE
 from fairseq_mega.lab.prepare.archives import Archive, name_of, naming_damage, obtain
 from fairseq_mega.lab.prepare.binarised import binarise, binarised_counts, split_options
-from fairseq_mega.lab.prepare.dataset import Dataset, Processed, Report, Scored
+from fairseq_mega.lab.prepare.dataset import Dataset, Report, Scored
 from fairseq_mega.lab.prepare.debian import PACKAGE_OPTIONS, unpacked
 from fairseq_mega.lab.prepare.download import Records, check_digests, record_of, records_of
 from fairseq_mega.lab.prepare.language_modeling.splitting import BLOCKS, COUNTS, HELD_OUT_SHARE, Cut, split_text
@@ -265,7 +265,6 @@ DATASETS = (
         vocab_size=lambda args: CORPORA["enwik8"].dictionary,
         layout=TEXT,
         scored=Scored(ENWIK8_SIZES[-1]),
-        processed=Processed("enwik8_data_bin.zip", ("enwik8",)),
     ),
     Dataset(
         "wikitext",
@@ -283,7 +282,6 @@ DATASETS = (
         vocab_size=lambda args: CORPORA[f"wikitext-{args.version}"].dictionary,
         layout=TEXT,
         scored=Scored(CORPORA["wikitext-103"].tokens[-1]),
-        processed=Processed("wt103_data_bin.zip", ("wt103", "wikitext", "wiki103")),
     ),
     Dataset(
         "gcide",
