@@ -15,7 +15,6 @@ ABOUT = """\
 Data and options are checked before anything runs. The same command continues an interrupted run: finished stages are
 skipped, and a result is used for its own settings, data and seed only. Arguments after -- are passed to fairseq-train;
 --set changes those that a recipe sets."""
-LAUNCHERS = ("local", "print")
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 
 
@@ -64,10 +63,7 @@ def build_parser(about: str, prog: str = PROGRAM, usage: Optional[str] = None, o
         help="set an option in the recipes that have it, or in recipes named NAME: optimization.lr=0.002, "
         "mega_chunk:model.encoder_chunk_size=64, evaluate.average=10; may be repeated",
     )
-    shown = len(parser._actions)
     add_options_of_runs(parser, out)
-    of_runs = parser._actions[shown:]
-    parser.set_defaults(of_runs=of_runs)
     return parser
 
 
@@ -77,8 +73,6 @@ def add_options_of_runs(parser: argparse.ArgumentParser, out: str) -> None:
     group = parser.add_argument_group("files and evaluation")
     files, data = group.add_argument, group.add_mutually_exclusive_group().add_argument
     number = at_least(1)
-    about = "run here; or make the data and print a command for each run"
-    how("--launcher", choices=LAUNCHERS, default="local", help=about)
     about = "seeds, separated by commas (default: the recipe's)"
     how("--seeds", "--seed", type=seeds, default=[], metavar="LIST", help=about)
     about = "number of GPUs for all runs together, 0: the CPU (default: all visible)"

@@ -32,7 +32,7 @@ FAILED = "failed.json"  # in a run's folder: the reason of its failure
 
 
 def reproduce(recipes: Sequence[Recipe], choices: Choices, given: argparse.Namespace, command: Sequence[str]) -> int:
-    """Check everything, prepare the data, do or launch the jobs, and print the tables; return the exit status.
+    """Check everything, prepare the data, do the jobs, and print the tables; return the exit status.
 
     Args:
         given: the options.
@@ -51,18 +51,14 @@ def reproduce(recipes: Sequence[Recipe], choices: Choices, given: argparse.Names
         choices = with_automatic(choices, recipes, begun=True)
     else:
         choices = replace(choices, weights=find_weights(recipes, given.checkpoint, choices))
-    elsewhere = given.launcher != "local"
     data = data_of(recipes, choices)
-    check(data.values(), choices, choices.gpus if elsewhere or choices.gpus == 0 else torch.cuda.device_count())
+    check(data.values(), choices, torch.cuda.device_count() if choices.gpus else 0)
     for one in data.values():
         one.make()
     line = shlex.join([PROGRAM, *command])
-    if not elsewhere and perform_all(searches_of(recipes, choices, data), choices, line, work=search):
+    if perform_all(searches_of(recipes, choices, data), choices, line, work=search):
         raise StageError("a training that chooses a learning rate failed")
     jobs = same_work(jobs_of(recipes, given.seeds, choices, data))
-    if elsewhere:
-        print("\n".join(command_of(job, given) for job in jobs))
-        return 0
     failed = perform_all(jobs, choices, line)
     if not choices.weights:
         write_cells(jobs, line)
@@ -172,17 +168,3 @@ def same_work(jobs: Sequence[Job]) -> List[Job]:
     for job in jobs:
         found.setdefault((job.name, job.recipe.report), job)
     return list(found.values())
-
-
-def command_of(job: Job, given: argparse.Namespace) -> str:
-    """Return the command that trains a job alone and writes its results, below a comment."""
-    words = [PROGRAM, job.recipe.file, *(["--root", str(given.root)] if given.root != Path() else [])]
-    for setting in job.choices.settings:
-        words += str(setting).split(" ", 1) if setting.changes(job.recipe) else []
-    for name, action in {action.dest: action for action in reversed(given.of_runs)}.items():
-        value = getattr(given, name)
-        if value != action.default and name not in ("launcher", "seeds"):
-            words += [action.option_strings[0], *([str(value)] if value is not True else [])]
-    words += ["--seeds", str(job.seed), *(["--", *job.choices.extra] if job.choices.extra else [])]
-    about = f"# {job.recipe.file}, seed {job.seed}: {job.gpus or 'no'} GPU(s), results in {job.choices.out}"
-    return f"{about}\n{shlex.join(words)}"
