@@ -73,7 +73,7 @@ def test_other_data_are_another_run(tmp_path: Path) -> None:
 
 
 def test_a_place_has_one_data_set_and_a_form_lies_beside_the_published_data(tmp_path: Path) -> None:
-    several = Choices(tmp_path, data_dir=tmp_path)
+    several = Choices(tmp_path, data=tmp_path)
     short = [in_folder(MINIATURE, place) for place in ("outputs/short/data-bin", "short")]
     names = [folder_of(recipe, several, True).name for recipe in (LISTOPS, MINIATURE, *short)]
     assert names == ["listops", "miniature-listops", "short", "short"]

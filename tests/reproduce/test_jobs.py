@@ -54,13 +54,6 @@ def test_an_update_sees_the_published_batch(gpus: int) -> None:
     assert translation.accumulated * translation.places == 8
 
 
-def test_per_step() -> None:
-    config = catalogue()[TASKS["text"]].config
-    assert share_out(config, 1, 5) == (5, 10, 1, False)
-    with pytest.raises(RecipeError, match="--per-step is 4"):
-        share_out(config, 1, 4)
-
-
 def test_a_cosine_ends_with_the_training(tmp_path: Path) -> None:
     schedule = run_of("mega/table2/text/s4d", tmp_path, max_update=1000).config["lr_scheduler"]
     assert (schedule["warmup_updates"], schedule["lr_period_updates"]) == (100, 900.0)
@@ -118,9 +111,10 @@ def test_other_settings_are_another_folder(tmp_path: Path) -> None:
     def folder(*texts: str, **chosen: Any) -> Path:
         return run_of("mega/table2/image/mega", tmp_path, *texts, **chosen).folder
 
-    assert folder() == folder(gpus=1) == folder(gpus=2, workers=3) == folder(per_step=50)
+    assert folder() == folder(gpus=1) == folder(gpus=2, workers=3)
     others = [folder(seed=2), folder(digest="1"), folder("optimization.lr=0.1"), folder(max_update=900)]
-    others += [folder(per_step=25), folder(precision="bf16"), folder(extra=("--sentence-avg",)), folder(smoke=True)]
+    others += [folder("dataset.batch_size=25", "optimization.update_freq=2"), folder(precision="bf16")]
+    others += [folder(extra=("--sentence-avg",)), folder(smoke=True)]
     assert len({folder(), *others}) == 1 + len(others)
     assert folder().name.startswith("image.mega.laplace.n16.full.seed1.")
 

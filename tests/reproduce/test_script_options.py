@@ -36,7 +36,7 @@ def test_nothing_has_to_be_installed(python: List[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "out"), [([], ["--out", str(ROOT / "outputs" / "lra")]), (["--work-dir", "x"], []), (["--print"], [])]
+    ("given", "out"), [([], ["--out", str(ROOT / "outputs" / "lra")]), (["--out", "x"], []), (["--print"], [])]
 )
 def test_results_lie_in_the_checkout(given: List[str], out: List[str], capsys: pytest.CaptureFixture[str]) -> None:
     """Unless an option names another folder, or nothing is written."""

@@ -86,15 +86,15 @@ def line_of(recipe: Recipe) -> str:
 def choices_of(given: argparse.Namespace, extra: Sequence[str]) -> Choices:
     """Return the settings that the options make for all recipes."""
     out = given.out or given.root / ("outputs/reproduce-smoke" if given.smoke else "outputs/reproduce")
-    folders = {"root": given.root, "data": given.data, "data_dir": given.data_dir}
-    same = ("gpus_per_run", "per_step", "max_update", "precision", "smoke")
+    same = ("max_update", "precision", "smoke")
     return Choices(
         out=out.resolve(),
+        root=given.root.resolve(),
+        data=given.data and given.data.resolve(),
         gpus=0 if given.smoke else visible_gpus() if given.gpus is None else given.gpus,
         settings=tuple(map(parse_setting, given.settings)),
         extra=tuple(extra),
         workers=given.workers or usable_cores(),
-        **{name: folder and folder.resolve() for name, folder in folders.items()},
         **{name: getattr(given, name) for name in same},
     )
 

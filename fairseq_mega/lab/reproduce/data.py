@@ -164,7 +164,7 @@ def folder_of(recipe: Recipe, choices: Choices, several: bool) -> Path:
         return choices.data
     read = Path(recipe.place)
     usual = read.parent if read.name == DATA_BIN else read
-    above = choices.data_dir or choices.data or (choices.out / "data" if choices.smoke else None)
+    above = choices.data or (choices.out / "data" if choices.smoke else None)
     if above is None:
         return choices.root / usual
     return above / (usual.name if is_published(recipe) else "-".join(usual.parts[1:]) or usual.name)

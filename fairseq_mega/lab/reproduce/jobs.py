@@ -8,7 +8,7 @@ from typing import Any, Dict, List, NamedTuple, Optional
 from fairseq_mega.compat.features import precision
 from fairseq_mega.lab.prepare.of_recipes import in_same_place
 from fairseq_mega.lab.recipes.command_line import arguments
-from fairseq_mega.lab.recipes.recipe import Config, Recipe, RecipeError
+from fairseq_mega.lab.recipes.recipe import Config, Recipe
 from fairseq_mega.lab.recipes.smoke import UPDATES, shrink, shrink_evaluation
 from fairseq_mega.lab.runs.fingerprints import digest
 
@@ -101,7 +101,7 @@ def plan(
         shrink(config, evaluate["kind"], kept)
         evaluate = shrink_evaluation(evaluate, kept)
     set_schedule(recipe, config, choices)
-    set_batch(config, choices, 1 if recipe.measured else choices.gpus_per_run)  # a speed is that of one device
+    set_batch(config, min(choices.gpus, 1) if recipe.measured else choices.gpus)  # a speed is that of one device
     config["common"].update(dict.fromkeys(precision.SETS[used], True))
     config["common"]["seed"] = seed
     config["task"]["data"] = str(data)
@@ -135,13 +135,10 @@ class Batch(NamedTuple):
     synchronised: bool  # whether a batch norm needs the examples of all places
 
 
-def share_out(config: Config, gpus: int, per_step: Optional[int] = None) -> Batch:
+def share_out(config: Config, gpus: int) -> Batch:
     """Divide the published batch among the largest number of GPUs that divides it, up to ``gpus`` (0: the CPU).
 
     A batch norm sees as many examples at a time as in the published recipe, where possible.
-
-    Raises:
-        RecipeError: if ``per_step`` does not divide the share of a place.
     """
     published = int(config["distributed_training"]["distributed_world_size"])
     accumulated = int(config["optimization"]["update_freq"][0])
@@ -154,11 +151,7 @@ def share_out(config: Config, gpus: int, per_step: Optional[int] = None) -> Batc
     normalised = has_batch_norm(config)
     places = dividing(examples, max(1, gpus))
     share = examples // places
-    if per_step is not None and share % per_step:
-        raise RecipeError(
-            f"--per-step is {per_step}, and an update has {share} examples on each device: give a divisor"
-        )
-    step = per_step or dividing(share, -(-at_a_time // places) if normalised else step)
+    step = dividing(share, -(-at_a_time // places) if normalised else step)
     return Batch(step, share // step, places, places > 1 and normalised)
 
 
@@ -205,10 +198,9 @@ def set_schedule(recipe: Recipe, config: Config, choices: Choices) -> None:
         schedule["lr_period_updates"] = float(updates - schedule["warmup_updates"])  # the cosine ends with the training
 
 
-def set_batch(config: Config, choices: Choices, gpus_per_run: Optional[int]) -> None:
-    """Set the device, and the parts of the published batch."""
-    most = gpus_per_run or int(config["distributed_training"]["distributed_world_size"])
-    batch = share_out(config, min(choices.gpus, most), choices.per_step)
+def set_batch(config: Config, gpus: int) -> None:
+    """Set the device, and the parts of the published batch, on as many GPUs as published at most."""
+    batch = share_out(config, min(gpus, int(config["distributed_training"]["distributed_world_size"])))
     if batch.step is not None:
         config["dataset"]["batch_size"] = batch.step
     config["optimization"]["update_freq"] = [batch.accumulated]
@@ -217,7 +209,7 @@ def set_batch(config: Config, choices: Choices, gpus_per_run: Optional[int]) -> 
         config["model"]["normalization_type"] = "syncbatchnorm"
     elif has_batch_norm(config) and batch.places == 1:
         config["model"]["normalization_type"] = "batchnorm"
-    if choices.gpus == 0:
+    if gpus == 0:
         config["common"]["cpu"] = True
         config["dataset"]["num_workers"] = 0
 

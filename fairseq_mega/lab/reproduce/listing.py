@@ -74,9 +74,8 @@ def listing(recipes: Sequence[Recipe], seeds: Sequence[int], choices: Choices, e
 
 def jobs_there(recipes: Sequence[Recipe], seeds: Sequence[int], choices: Choices) -> Dict[str, "List[Job]"]:
     """Return the jobs of each recipe whose data are there; torch is imported for these alone."""
-    elsewhere = choices.data or choices.data_dir
     made = [choices.out / "runs", choices.out / "data", *(choices.root / recipe.place for recipe in recipes)]
-    if not elsewhere and not any(place.exists() for place in made):
+    if choices.data is None and not any(place.exists() for place in made):
         return {}
     from .runner import jobs_there
 

@@ -70,36 +70,29 @@ def build_parser(about: str, prog: str = PROGRAM, usage: Optional[str] = None, o
 def add_options_of_runs(parser: argparse.ArgumentParser, out: str) -> None:
     """Add the options about runs, which no recipe shows."""
     how = parser.add_argument_group("training").add_argument
-    group = parser.add_argument_group("files and evaluation")
-    files, data = group.add_argument, group.add_mutually_exclusive_group().add_argument
+    files = parser.add_argument_group("files and evaluation").add_argument
     number = at_least(1)
     about = "seeds, separated by commas (default: the recipe's)"
     how("--seeds", "--seed", type=seeds, default=[], metavar="LIST", help=about)
     about = "number of GPUs for all runs together, 0: the CPU (default: all visible)"
     how("--gpus", type=at_least(0), metavar="N", help=about)
-    about = "maximum GPUs of one run (default: as many as the published batch comes from)"
-    how("--gpus-per-run", type=number, metavar="N", help=about)
-    how("--per-step", type=number, metavar="N", help="examples of one pass on a GPU (default: the recipe's)")
     about = (
         "train N updates, not more than the paper's; warm-up and decay are shortened alike, but --set keeps its values"
     )
     how("--max-update", type=number, metavar="N", help=about)
     about = "default: tf32 on GPUs, as in the papers' trainings; else fp32; bf16 in quick starts where it is fast"
     how("--precision", choices=PRECISIONS, help=about)
-    for name in ("fp32", "bf16"):
-        about = f"the same as --precision {name}"
-        how(f"--{name}", dest="precision", action="store_const", const=name, help=about)
+    how("--bf16", dest="precision", action="store_const", const="bf16", help="the same as --precision bf16")
     about = f"folder of runs, results and tables (default: outputs/{out})"
-    files("--out", "--work-dir", type=Path, metavar="DIR", help=about)
+    files("--out", type=Path, metavar="DIR", help=about)
     about = "data folder; with several data sets, one folder each in it"
-    data("--data", type=Path, metavar="DIR", help=about)
-    data("--data-dir", type=Path, metavar="DIR", help="folder with a folder for each data set")
+    files("--data", type=Path, metavar="DIR", help=about)
     about = (
         "score these weights without training: a checkpoint, or a folder of one for each recipe, of the published code "
         "or of this package; or the word published, which downloads the authors' weights (see --list)"
     )
     files("--checkpoint", metavar="FILE|DIR|published", help=about)
-    files("--workers", "--processes", type=number, metavar="N", help="number of processes that prepare data")
+    files("--workers", type=number, metavar="N", help="number of processes that prepare data")
     about = "train toy models for a few updates on a little invented data, on the CPU"
     files("--smoke", action="store_true", help=about)
     about = "do not measure speed and memory for a table that has them"

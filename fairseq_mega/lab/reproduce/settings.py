@@ -196,11 +196,8 @@ class Choices:
 
     out: Path  # folder of runs, results and tables
     root: Path = Path()  # start of the relative paths of the recipes
-    data: Optional[Path] = None  # folder of the data, for recipes of one data set
-    data_dir: Optional[Path] = None  # folder with a folder for each data set; by default where the recipes have them
+    data: Optional[Path] = None  # folder of the data, or of a folder for each of several data sets
     gpus: int = 0  # that may be used; 0 for the CPU
-    gpus_per_run: Optional[int] = None  # at most; by default as many as the published batch comes from
-    per_step: Optional[int] = None  # examples that a GPU processes at a time; by default the recipe's
     # Fewer updates than the paper's; the schedule is shortened in proportion, but for what is in ``settings``
     max_update: Optional[int] = None
     # One of fp32, tf32, bf16 and fp16; by default TF32 on GPUs, as torch had it when the papers' models were
