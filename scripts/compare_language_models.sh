@@ -6,8 +6,8 @@
 # sliding context, MEGA and MEGALODON over contexts of 1, 2, 8 and 32 chunks and over the whole text at once. --data is
 # a folder of words made by fairseq-mega-prepare; of bytes, with plain tied tables in place of adaptive ones,
 # fairseq-mega-reproduce comparison/bytes --gpus 0 trains the same models. Contexts that end anywhere, not with a line,
-# so that they differ in the memory only:
-# --set 'mega*:evaluate.contexts=[{exact_contexts: [128, 256, 1024, 4096], segments: [1]}]'.
+# so that they differ in the memory only: --where name=mega,megalodon,megalodon_one_hop
+# --set 'evaluate.contexts=[{exact_contexts: [128, 256, 1024, 4096], segments: [1]}]'.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/lib.sh"

@@ -128,7 +128,7 @@ def test_other_settings_are_another_folder(tmp_path: Path) -> None:
         ("lr_scheduler.total_num_update=30", 30.0),
         ("optimizer.adam_betas=(0.9, 0.999)", "(0.9, 0.999)"),
         ("checkpoint.no_epoch_checkpoints=false", False),
-        ("text:evaluate.early_epoch=2", 2),
+        ("evaluate.early_epoch=2", 2),
     ],
 )
 def test_a_value_has_the_type_of_the_recipes(text: str, value: Any) -> None:
@@ -148,17 +148,19 @@ def test_a_cell_tells_its_settings(tmp_path: Path) -> None:
 
 
 def test_a_setting_of_other_recipes_changes_no_conditions(tmp_path: Path) -> None:
-    choices = Choices(tmp_path, settings=(parse_setting("transformer:optimization.lr=0.1"),))
-    mega, transformer = catalogue()[TEXT], catalogue()["mega/table2/text/transformer"]
-    assert choices.conditions(mega) == Choices(tmp_path).conditions(mega)
-    assert choices.conditions(transformer)["overrides"] == {"optimization.lr": "0.1"}
-    found = revise_all([mega, transformer], choices.settings)
-    assert [recipe.config["optimization"]["lr"] for recipe in found] == [[0.004], [0.1]]
+    choices = Choices(tmp_path, settings=(parse_setting("model.encoder_chunk_size=8"),))
+    mega, s4d = catalogue()[TEXT], catalogue()["mega/table2/text/s4d"]
+    assert choices.conditions(s4d) == Choices(tmp_path).conditions(s4d)
+    assert choices.settings_of(mega) == {"model.encoder_chunk_size": "8"} and not choices.settings_of(s4d)
+    found = revise_all([mega, s4d], choices.settings)
+    assert found[0].config["model"]["encoder_chunk_size"] == 8 and found[1] == s4d
 
 
-@pytest.mark.parametrize("text", ["task.sc_scaling=once", "mega:evaluate.average=3", "evaluate.kind=speed"])
+@pytest.mark.parametrize(
+    "text", ["task.sc_scaling=once", "mega:optimization.lr=1", "evaluate.average=3", "evaluate.kind=speed"]
+)
 def test_a_setting_of_no_recipe_is_refused(text: str) -> None:
-    with pytest.raises(RecipeError, match=f"--set {text} "):
+    with pytest.raises(RecipeError, match=f"--set '?{text}"):
         revise_all(find("mega/table2/text"), [parse_setting(text)])
 
 

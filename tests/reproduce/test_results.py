@@ -140,9 +140,9 @@ def shown(*own: Job) -> List[str]:
 
 
 def test_a_table_mixes_no_settings_of_one_cell(tmp_path: Path) -> None:
-    """A setting of one recipe parts it from another recipe of the same cell, which Table 3 has."""
+    """A setting parts a recipe from another one of the same cell, which Table 3 has."""
     twin = write_result_of(run_of("mega/table3/text/softmax", tmp_path))
-    own = write_result_of(run_of(TEXT, tmp_path, "mega:optimization.lr=0.1"))
+    own = write_result_of(run_of(TEXT, tmp_path, "optimization.lr=0.1"))
     assert own.recipe.cell == twin.recipe.cell
     assert shown(own) == [own.name] and shown(twin) == [twin.name]
 

@@ -59,9 +59,9 @@ def build_parser(about: str, prog: str = PROGRAM, usage: Optional[str] = None, o
         "--set",
         **several,
         dest="settings",
-        metavar="[NAME:]GROUP.OPTION=VALUE",
-        help="set an option in the recipes that have it, or in recipes named NAME: optimization.lr=0.002, "
-        "mega_chunk:model.encoder_chunk_size=64, evaluate.average=10; may be repeated",
+        metavar="GROUP.OPTION=VALUE",
+        help="set an option in the recipes that have it: optimization.lr=0.002, model.encoder_chunk_size=64, "
+        "evaluate.average=10; may be repeated",
     )
     add_options_of_runs(parser, out)
     return parser

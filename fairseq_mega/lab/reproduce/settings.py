@@ -3,7 +3,6 @@
 import copy
 import re
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
@@ -14,7 +13,7 @@ from fairseq_mega.lab.recipes.recipe import AUTO, GROUPS, IN_CELL, Recipe, Recip
 
 EVALUATE = "evaluate"  # group of --set for entries of a recipe's evaluation
 OF_RUNS = {"common.seed": "--seeds", "common.cpu": "--gpus 0", "task.data": "--data", "checkpoint.save_dir": "--out"}
-SETTING = re.compile(r"(?:(?P<scope>[^:=]+):)?(?P<group>[a-z_]+)\.(?P<option>\w+)=(?P<text>.+)", re.DOTALL)
+SETTING = re.compile(r"(?P<group>[a-z_]+)\.(?P<option>\w+)=(?P<text>.+)", re.DOTALL)
 OF_RUNNING = re.compile(  # options that change no number but those of time and memory
     "--(num-workers|data-buffer-size|batch-size-valid|max-tokens-valid|disable-validation|"
     "validate-.*|log-.*|tensorboard-logdir|wandb-project|azureml-logging|aim-.*|no-progress-bar|profile|"
@@ -28,7 +27,6 @@ NUMBER = re.compile(r"-\.?\d")
 class Setting(NamedTuple):
     """A value that replaces the one in recipes."""
 
-    scope: str  # part of a recipe's name, or a pattern of it, or "*" for all recipes
     group: str  # of fairseq's configuration, or EVALUATE
     option: str  # which the recipe has
     text: str  # of the value
@@ -39,7 +37,7 @@ class Setting(NamedTuple):
         return f"{self.group}.{self.option}"
 
     def __str__(self) -> str:
-        return f"--set {'' if self.scope == '*' else self.scope + ':'}{self.key}={self.text}"
+        return f"--set {self.key}={self.text}"
 
     def options_of(self, recipe: Recipe) -> Dict[str, Any]:
         """The options of a recipe that the group has."""
@@ -47,8 +45,7 @@ class Setting(NamedTuple):
 
     def changes(self, recipe: Recipe) -> bool:
         """Return whether the setting applies to a recipe, which has the option."""
-        named = fnmatchcase(f"/{recipe.name}/", f"*/{self.scope}/*")
-        return named and self.option not in ("_name", "kind") and self.option in self.options_of(recipe)
+        return self.option not in ("_name", "kind") and self.option in self.options_of(recipe)
 
     def shows(self, recipe: Recipe) -> bool:
         """Return whether the cell of a changed recipe shows the setting."""
@@ -64,10 +61,10 @@ def parse_setting(text: str) -> Setting:
     found = SETTING.fullmatch(text)
     if found is None or found["group"] not in (*GROUPS, EVALUATE):
         raise RecipeError(
-            f"--set '{text}': write it as [NAME:]GROUP.OPTION=VALUE, for instance optimization.lr=0.001, with a group "
+            f"--set '{text}': write it as GROUP.OPTION=VALUE, for instance optimization.lr=0.001, with a group "
             f"of {', '.join(GROUPS)}, {EVALUATE}"
         )
-    setting = Setting(found["scope"] or "*", found["group"], found["option"], found["text"])
+    setting = Setting(**found.groupdict())
     if setting.key in OF_RUNS:
         raise RecipeError(f"{setting}: give {OF_RUNS[setting.key]} instead")
     return setting
