@@ -58,7 +58,7 @@ def find(name: str) -> List[Recipe]:
     if others:  # MEGA's come first
         raise RecipeError(f"{others[0]} has no recipe: {without_recipe()[others[0]].instead}")
     tables = dict.fromkeys("/".join(key.split("/")[:2]) for key in known)
-    raise RecipeError(f"the recipe or table {name!r} is unknown: give one of {', '.join(tables)} (--list --all)")
+    raise RecipeError(f"the recipe or table {name!r} is unknown: give one of {', '.join(tables)} (--list)")
 
 
 def is_within(requested: str, name: str) -> bool:

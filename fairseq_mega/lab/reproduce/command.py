@@ -47,8 +47,7 @@ def run(given: argparse.Namespace, extra: Sequence[str], command: Sequence[str])
     elif given.print:
         print("\n".join(map(line_of, recipes)))
     elif given.list:
-        everything = given.all or bool(given.recipes)
-        print("\n".join(listing(recipes, given.seeds, choices_of(given, extra), everything)))
+        print("\n".join(listing(recipes, given.seeds, choices_of(given, extra))))
     else:
         from fairseq_mega.lab.reproduce.runner import reproduce  # and torch
 

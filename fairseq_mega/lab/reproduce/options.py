@@ -46,7 +46,6 @@ def build_parser(about: str, prog: str = PROGRAM, usage: Optional[str] = None, o
         "within the folder of its configurations, of fairseq-hydra-train",
     )
     which = parser.add_argument_group("choice and change of recipes").add_argument
-    which("--all", action="store_true", help="with --list and no RECIPE: those of more than a year, too")
     several: Dict[str, Any] = {"action": "append", "default": []}
     which(
         "--where",
