@@ -5,7 +5,7 @@ The module requires the standard library only.
 
 import argparse
 from pathlib import Path
-from typing import List, Optional, Sequence
+from typing import List, Optional, Sequence, Tuple
 
 from fairseq_mega.lab.runs.options import ROOT, Parser, add_environment, at_least, for_script
 
@@ -45,8 +45,6 @@ def build_parser() -> Parser:
     for side in ("source", "target"):
         default = OF_TRANSLATION[f"{side}_lang"]
         add(f"--{side}-lang", default=default, metavar="LANG", help=f"ending of the {side} files (default: {default})")
-    about = "folder of the Debian packages with the text; missing packages are downloaded into it"
-    add("--packages", type=Path, metavar="DIR", help=about)
     defaults = "; ".join(f"{task}: {value}" for task, value in TRAIN_MINUTES.items())
     about = (
         f"time of the training (default: {defaults}); the learning rate falls to 0 over this time, so a longer "
@@ -62,6 +60,17 @@ def build_parser() -> Parser:
     return parser
 
 
+def texts_of(options: argparse.Namespace) -> List[Tuple[str, Path]]:
+    """Return the user's files, each with the name of its option."""
+    if options.task == LM:
+        return [("text", Path(options.text))] if options.text else []
+    prefixes = {name: getattr(options, name) for name in ("text", "valid", "test")}
+    languages = (options.source_lang, options.target_lang)
+    return [
+        (name, Path(f"{prefix}.{language}")) for name, prefix in prefixes.items() if prefix for language in languages
+    ]
+
+
 def parse(arguments: Optional[Sequence[str]] = None) -> argparse.Namespace:
     """Read and check the command line; ends with exit status 1 after a message."""
     parser = build_parser()
@@ -70,17 +79,11 @@ def parse(arguments: Optional[Sequence[str]] = None) -> argparse.Namespace:
     if changed and (options.text is None or options.task == LM):
         option = f"--{changed[0].replace('_', '-')}"
         parser.error(f"{option} is an option of --task translation with --text PREFIX, the text to learn from: omit it")
-    languages = (options.source_lang, options.target_lang)
-    files = [options.text] if options.task == LM else []
-    if options.task == TRANSLATION:
-        prefixes = filter(None, (options.text, options.valid, options.test))
-        files = [f"{prefix}.{language}" for prefix in prefixes for language in languages]
-    for file in filter(None, files):
-        if not Path(file).is_file():
-            parser.error(f"--text, --valid and --test: {file} is no file")
+    for use, path in texts_of(options):
+        if not path.is_file():
+            parser.error(f"--{use}: {path} is no file")
     folder = "quickstart" if options.task == TRANSLATION else "quickstart-lm"
     options.work_dir = (options.work_dir or ROOT / "outputs" / folder).absolute()
-    options.packages = (options.packages or options.work_dir / "packages").absolute()
     return options
 
 
