@@ -5,10 +5,10 @@ from typing import List
 
 import pytest
 
-from fairseq_mega.lab.reproduce.checks import check_settings
 from fairseq_mega.lab.reproduce.command import main
 from fairseq_mega.lab.reproduce.data import Data
 from fairseq_mega.lab.reproduce.results import about
+from fairseq_mega.lab.reproduce.settings import check_settings
 from tests.support.jobs import TEXT, run_of
 
 

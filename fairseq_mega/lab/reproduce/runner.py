@@ -6,7 +6,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Mapping, Sequence, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Sequence, Tuple
 
 import torch
 
@@ -16,14 +16,13 @@ from fairseq_mega.lab.runs.commands import Execute, StageError, execute
 from fairseq_mega.lab.runs.files import write_json
 from fairseq_mega.lab.runs.stages import print_line, stage
 
-from .checks import check, check_settings
 from .data import Data, data_of
 from .evaluating import evaluate
 from .jobs import Job, plan
 from .options import PROGRAM
 from .rates import chosen, searches
 from .results import record, write_cells
-from .settings import Choices
+from .settings import Choices, check_settings
 from .tables import print_tables
 from .training import Devices, train, with_automatic
 from .weights import convert, find_weights
@@ -52,7 +51,7 @@ def reproduce(recipes: Sequence[Recipe], choices: Choices, given: argparse.Names
     else:
         choices = replace(choices, weights=find_weights(recipes, given.checkpoint, choices))
     data = data_of(recipes, choices)
-    check(data.values(), choices, torch.cuda.device_count() if choices.gpus else 0)
+    check(data.values(), choices)
     for one in data.values():
         one.make()
     line = shlex.join([PROGRAM, *command])
@@ -66,6 +65,27 @@ def reproduce(recipes: Sequence[Recipe], choices: Choices, given: argparse.Names
     if failed:
         print(f"{PROGRAM}: error: {len(failed)} of {len(jobs)} runs failed: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else status
+
+
+def check(data: Iterable[Data], choices: Choices) -> None:
+    """Check the GPUs and all data, so that an error of the last ones is raised before the first training.
+
+    Raises:
+        RecipeError: naming all that is missing.
+    """
+    visible = torch.cuda.device_count() if choices.gpus else 0
+    if choices.gpus > visible:  # fairseq trains on the CPU where a GPU does not exist
+        raise RecipeError(f"--gpus is {choices.gpus}, but {visible} are visible: give fewer, or 0 for the CPU")
+    if choices.gpus == 0 and choices.precision in ("fp16", "tf32"):
+        raise RecipeError(f"--precision {choices.precision} needs a GPU: give --gpus, or fp32 or bf16")
+    problems = []
+    for one in data:
+        try:
+            one.check()
+        except ValueError as error:
+            problems.append(str(error))
+    if problems:
+        raise RecipeError("; ".join(problems))
 
 
 def jobs_of(recipes: Sequence[Recipe], seeds: Sequence[int], choices: Choices, data: Mapping[str, Data]) -> List[Job]:

@@ -2,17 +2,20 @@
 
 import copy
 import re
+from argparse import Namespace
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, NoReturn, Optional, Sequence, Tuple
 
 import yaml
 
 from fairseq_mega.lab.recipes.catalogue import facts
+from fairseq_mega.lab.recipes.command_line import arguments, flag_of, without_user_dir
 from fairseq_mega.lab.recipes.recipe import AUTO, GROUPS, IN_CELL, Recipe, RecipeError, shown
 
 EVALUATE = "evaluate"  # group of --set for entries of a recipe's evaluation
 OF_RUNS = {"common.seed": "--seeds", "common.cpu": "--gpus 0", "task.data": "--data", "checkpoint.save_dir": "--out"}
+TRAINING = ("model", "task", "criterion", "optimizer", "optimization", "lr_scheduler")  # groups of a training's options
 SETTING = re.compile(r"(?P<group>[a-z_]+)\.(?P<option>\w+)=(?P<text>.+)", re.DOTALL)
 OF_RUNNING = re.compile(  # options that change no number but those of time and memory
     "--(num-workers|data-buffer-size|batch-size-valid|max-tokens-valid|disable-validation|"
@@ -230,3 +233,47 @@ class Choices:
             "extra": changing(self.extra),
             "smoke": self.smoke,
         }
+
+
+def check_settings(recipe: Recipe, choices: Choices) -> None:
+    """Refuse settings that do not suit a recipe, and options after ``--`` that it or an option of ours sets.
+
+    Raises:
+        RecipeError: naming the option.
+    """
+    updates, published = choices.max_update or 0, recipe.updates
+    if updates > published and recipe.source != "ours":
+        raise RecipeError(f"--max-update is {updates}, and the training of {recipe.name} has {published}: give fewer")
+    if recipe.measured and choices.precision == "fp16":
+        raise RecipeError(f"{recipe.name}: --precision fp16 leaves the range of MEGALODON's sums: give bf16 or fp32")
+    if not choices.extra and not choices.settings_of(recipe):
+        return
+    from fairseq_mega.compat.features.precision import SETS  # and torch
+
+    words = without_user_dir(arguments(recipe.config, recipe.preset))
+    own = parse_by_fairseq(words, recipe)
+    given = parse_by_fairseq([*words, *choices.extra], recipe)
+    trained = [f"{group}.{option}" for group in TRAINING for option in recipe.config[group] if option != "_name"]
+    half = [f"common.{name}" for names in SETS.values() for name in names]
+    for key in (*trained, *OF_RUNS, *half):
+        option = key.partition(".")[2]
+        if getattr(own, option, None) != getattr(given, option, None):
+            remedy = f"{OF_RUNS.get(key, f'--set {key}=VALUE')}, or the option of this command"
+            raise RecipeError(f"{flag_of(option)} after --: results would name the recipe's {key}: give {remedy}")
+
+
+def parse_by_fairseq(words: Sequence[str], recipe: Recipe) -> Namespace:
+    """Parse a command line of fairseq-train.
+
+    Raises:
+        RecipeError: with fairseq's message.
+    """
+    from fairseq import options
+
+    parser = options.get_training_parser()
+
+    def refuse(message: str) -> NoReturn:
+        raise RecipeError(f"{recipe.name}: {message}")
+
+    parser.error = refuse
+    return options.parse_args_and_arch(parser, list(words))
