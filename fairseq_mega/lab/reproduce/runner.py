@@ -6,7 +6,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Sequence, Tuple
+from typing import Dict, Iterable, Iterator, List, Mapping, Sequence, Tuple
 
 import torch
 
@@ -55,7 +55,7 @@ def reproduce(recipes: Sequence[Recipe], choices: Choices, given: argparse.Names
     for one in data.values():
         one.make()
     line = shlex.join([PROGRAM, *command])
-    if perform_all(searches_of(recipes, choices, data), choices, line, work=search):
+    if perform_all(searches_of(recipes, choices, data), choices, ""):
         raise StageError("a training that chooses a learning rate failed")
     jobs = same_work(jobs_of(recipes, given.seeds, choices, data))
     failed = perform_all(jobs, choices, line)
@@ -129,38 +129,25 @@ def jobs_there(recipes: Sequence[Recipe], seeds: Sequence[int], choices: Choices
 
 
 def perform(job: Job, run_command: Execute, devices: List[int], command: str) -> None:
-    """Train, or convert the weights of --checkpoint, evaluate and record a job, as far as that has not been done."""
+    """Train, or convert the weights of --checkpoint, evaluate and record a job, as far as that has not been done.
+
+    Args:
+        command: the command line for the results; empty for a job that chooses a learning rate, which is not scored.
+    """
     folder = job.folder
     with locks.held(folder / "job.lock", str(folder), "runner"):
         if job.weights is not None:
             stage(folder, "convert", lambda: convert(job), f"{job.name}.convert")
         elif not job.recipe.measured:
-            train_once(job, run_command, devices)
-        title = f"{job.name}.evaluate"
-        stage(folder, f"evaluate.{job.evaluation}", lambda: evaluate(job, run_command, devices, command), title)
-        record(job)
+            stage(folder, "train", lambda: train(job, run_command, devices), f"{job.name}.train")
+        if command:
+            title = f"{job.name}.evaluate"
+            stage(folder, f"evaluate.{job.evaluation}", lambda: evaluate(job, run_command, devices, command), title)
+            record(job)
         (folder / FAILED).unlink(missing_ok=True)
 
 
-def train_once(job: Job, run_command: Execute, devices: List[int]) -> None:
-    """Train a job unless that has been done."""
-    stage(job.folder, "train", lambda: train(job, run_command, devices), f"{job.name}.train")
-
-
-def search(job: Job, run_command: Execute, devices: List[int], command: str) -> None:
-    """Train a job that chooses a learning rate, which is not scored."""
-    with locks.held(job.folder / "job.lock", str(job.folder), "runner"):
-        train_once(job, run_command, devices)
-        (job.folder / FAILED).unlink(missing_ok=True)
-
-
-def perform_all(
-    jobs: Sequence[Job],
-    choices: Choices,
-    command: str,
-    run_command: Execute = execute,
-    work: Callable[[Job, Execute, List[int], str], None] = perform,
-) -> List[str]:
+def perform_all(jobs: Sequence[Job], choices: Choices, command: str) -> List[str]:
     """Do all jobs, as many at a time as there are GPUs for; return the names of those that failed.
 
     A failure is written to the job's folder, and a later success removes it.
@@ -170,7 +157,7 @@ def perform_all(
     def one(job: Job) -> None:
         with devices.lent(job.gpus) as lent:
             try:
-                work(job, run_command, lent, command)
+                perform(job, execute, lent, command)
             except (StageError, OSError, ValueError) as error:
                 print_line(f"{job.name}: failed: {error}")
                 about = {"recipe": job.recipe.name, "seed": job.seed, "error": str(error), "smoke": job.choices.smoke}
