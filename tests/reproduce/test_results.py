@@ -147,6 +147,12 @@ def test_a_table_mixes_no_settings_of_one_cell(tmp_path: Path) -> None:
     assert shown(own) == [own.name] and shown(twin) == [twin.name]
 
 
+def test_a_table_has_no_smoke_results(tmp_path: Path) -> None:
+    tiny = write_result_of(run_of("mega/table2/listops/mega", tmp_path, smoke=True))
+    trained = write_result_of(run_of(TEXT, tmp_path))
+    assert shown(trained) == [trained.name] and shown(tiny) == [tiny.name]
+
+
 def test_a_table_mixes_no_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Nor two runs of one seed; results of other seeds and recipes on the same data, or on other places, are kept."""
 
