@@ -145,6 +145,7 @@ def test_a_cell_tells_its_settings(tmp_path: Path) -> None:
     assert rate.recipe.cell == plain.recipe.cell and len({run.name for run in (plain, chunk, rate)}) == 3
     assert chunk.conditions == plain.conditions != rate.conditions
     assert about(rate)["set"] == {"optimization.lr": "0.1"} and "set" not in about(plain)
+    assert [about(run_of(TEXT, tmp_path, precision=name))["precision"] for name in ("fp32", "bf16")] == ["fp32", "bf16"]
 
 
 def test_a_setting_of_other_recipes_changes_no_conditions(tmp_path: Path) -> None:
