@@ -53,11 +53,8 @@ def cell_of(folder: Path) -> Path:
 def test_a_result_records_the_origin_of_its_data(tmp_path: Path, source: Optional[Dict[str, str]], said: str) -> None:
     if source is not None:
         (tmp_path / "SOURCE.json").write_text(json.dumps(source))
-    for more, wanted in (
-        ({}, said),
-        ({"smoke": True}, "invented"),
-    ):
-        assert origin_of(plan(RECIPE, 1, tmp_path, "0", Choices(tmp_path, **more))) == wanted
+    for smoke, wanted in ((False, said), (True, "invented")):
+        assert origin_of(plan(RECIPE, 1, tmp_path, "0", Choices(tmp_path, smoke=smoke))) == wanted
 
 
 def test_the_rate_is_chosen_on_validation_alone(tmp_path: Path) -> None:

@@ -32,9 +32,10 @@ def test_the_papers_llama_is_the_published_one() -> None:
 
 
 def test_the_measurement(tmp_path: Path) -> None:
-    """The command that is run, and what becomes of its figures."""
-    choices = Choices(tmp_path, gpus=1, precision="bf16", workers=3)
+    """The command that is run, on one GPU of those there, and what becomes of its figures."""
+    choices = Choices(tmp_path, gpus=8, precision="bf16", workers=3)
     (run,) = jobs_of(find("megalodon/figure4/7b/llama"), [], choices, {})
+    assert run.gpus == 1
     given: List[str] = []
 
     def execute(words: Sequence[str], *_: Any, **__: Any) -> None:
