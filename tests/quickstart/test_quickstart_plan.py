@@ -51,6 +51,17 @@ def test_a_text_in_another_use_is_another_setting(tmp_path: Path) -> None:
         begin(options_of(tmp_path / "out", *text, "--test", other))
 
 
+def test_the_languages_are_those_of_the_text(tmp_path: Path) -> None:
+    for language in ("en", "fr"):
+        (tmp_path / f"t.{language}").touch()
+    options = options_of(tmp_path / "out", "--text", str(tmp_path / "t"), "--target-lang", "fr")
+    words = options_in(started(options))
+    assert words["--source-lang"] == ["en"] and words["--target-lang"] == ["fr"]
+    data = command.data_words(options, command.requested(options))
+    assert data[:5] == ["own-pairs", "--text", str(tmp_path / "t"), "--source-lang", "en"]
+    assert data[5:] == ["--target-lang", "fr", "--vocab-size", "4000"]
+
+
 def options_in(words: Sequence[str]) -> Dict[str, List[str]]:
     """The options of a line with their values."""
     found: Dict[str, List[str]] = {}
