@@ -42,14 +42,14 @@ def unpacked(args: argparse.Namespace, work: WorkFolder, names: Sequence[str]) -
     return target, records
 
 
-def fetch_package(name: str, folder: Path, otherwise: str = "") -> Path:
+def fetch_package(name: str, folder: Path) -> Path:
     """Return the newest file of a package in a folder, fetched with apt-get if there is none.
 
-    Raises :class:`DownloadError`, whose message ends with ``otherwise``, where it cannot be obtained.
+    Raises :class:`DownloadError` where it cannot be obtained.
     """
     folder.mkdir(parents=True, exist_ok=True)
     if not _files(name, folder):
-        otherwise = otherwise or f"Fetch the package {name} elsewhere and give it with --deb FILE"
+        otherwise = "Give a copy of it to fairseq-mega-prepare with --deb FILE, or the quick start a --text of your own"
         if shutil.which("apt-get") is None:
             raise DownloadError(f"'apt-get' was not found: it fetches {name} on Debian and Ubuntu. {otherwise}")
         print_line(f"{name}: fetching the package")
@@ -58,11 +58,10 @@ def fetch_package(name: str, folder: Path, otherwise: str = "") -> Path:
     return _files(name, folder)[-1].resolve()
 
 
-def need_dpkg(otherwise: str = "") -> None:
-    """Raise DownloadError, whose message ends with ``otherwise``, where packages cannot be unpacked."""
+def need_dpkg() -> None:
+    """Raise DownloadError where packages cannot be unpacked."""
     if shutil.which("dpkg-deb") is None:
-        problem = "the command 'dpkg-deb' was not found: it unpacks the package; install dpkg"
-        raise DownloadError(f"{problem}. {otherwise}" if otherwise else problem)
+        raise DownloadError("the command 'dpkg-deb' was not found: it unpacks the package; install dpkg")
 
 
 def _files(name: str, folder: Path) -> List[Path]:
