@@ -124,6 +124,26 @@ class DecodingGraph:
         """Return whether the weights are those of the capture."""
         return versions(self.weights) == self.versions
 
+    def is_right(self, decoder: Any) -> bool:
+        """Return whether two steps of streams are close to the ordinary ones."""
+        numbers = torch.arange(3 * self.rows, device=self.tokens.device) % decoder.embedding.tokens.num_embeddings
+        first, *others = numbers.view(3, self.rows, 1)
+
+        def ordinary(tokens: Tensor, state: Optional[StreamState]) -> Any:
+            return decoder.run_layers(decoder.embedding(tokens), LayerContext(return_state=True), state)
+
+        state = ordinary(first, None).state
+        self.load(decoder, state, len(state.cache[0].attention.keys))
+        torch.arange(self.rows, out=self.order)
+        for tokens in others:
+            self.tokens.copy_(tokens)
+            found = self.replay().float()
+            out = ordinary(tokens, state)
+            expected, state = decoder.output_layer(out.hidden).float(), out.state
+            if not (found - expected).norm() <= 0.02 * expected.norm():
+                return False
+        return True
+
     def load(self, decoder: Any, state: StreamState, length: int) -> None:
         """Write a state whose caches have ``length`` steps without padding; prepare values of the weights again."""
         caches = [cache.attention for cache in self.state.cache or ()]
@@ -236,7 +256,10 @@ def _captured(decoder: Any, rows: int, reorders: bool) -> Optional[DecodingGraph
     if reason_against(decoder) is not None:
         return None
     try:
-        return DecodingGraph(decoder, rows, reorders)
+        graph = DecodingGraph(decoder, rows, reorders)
+        if not graph.is_right(decoder):
+            raise RuntimeError("its result is not that of an ordinary step")
+        return graph
     except RuntimeError as error:
         if not _failures:
             logger.warning(f"decoding without a CUDA graph, more slowly, because its capture failed: {error}")

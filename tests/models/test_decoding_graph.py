@@ -175,10 +175,15 @@ def test_new_streams_see_writes_to_the_data_of_weights(captured: List[Any], name
     assert len(captured) == 1
 
 
-def test_a_capture_that_fails_changes_no_text(captured: List[Any], monkeypatch: Any, caplog: Any) -> None:
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_capture_that_fails_or_is_wrong_changes_no_text(
+    captured: List[Any], monkeypatch: Any, caplog: Any, fails: bool
+) -> None:
     def fail(run: Any, device: Any) -> Any:
-        run()
-        raise RuntimeError("no memory for a graph")
+        out = run()
+        if fails:
+            raise RuntimeError("no memory for a graph")
+        return lambda: out  # the graph computes nothing
 
     model = build("mega", seed=3).float()
     model.decoder.use_graphs = False
