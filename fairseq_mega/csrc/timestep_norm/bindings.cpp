@@ -93,18 +93,15 @@ struct NormCpu {
       timestep_norm_forward_cpu(call.shape, call.inputs(), out, begin, end);
     });
   }
-  // Returns the gradients of weight and bias, (2, D) or one of each.
-  static std::vector<Tensor> backward(const NormCall& call, TimestepNormGradients out) {
+  // Returns the gradients of weight and bias, (2, D).
+  static Tensor backward(const NormCall& call, TimestepNormGradients out) {
     const TimestepNormShape& shape = call.shape;
-    Tensor weight = floats(call.weight, {shape.batch, shape.width}), bias = floats(call.weight, {shape.batch, shape.width});
-    out.grad_weight = weight.mutable_data_ptr<float>();
-    out.grad_bias = bias.mutable_data_ptr<float>();
-    out.stride = shape.width;
+    Tensor sums = floats(call.weight, {shape.batch, 2, shape.width});
+    out.place(sums.mutable_data_ptr<float>(), shape.width);
     torch::stable::parallel_for(0, timestep_norm_tasks_cpu(shape), 1, [&](int64_t begin, int64_t end) {
       timestep_norm_backward_cpu(shape, call.inputs(), out, begin, end);
     });
-    const std::vector<int64_t> first{0};
-    return {torch::stable::sum(weight, first), torch::stable::sum(bias, first)};
+    return torch::stable::sum(sums, std::vector<int64_t>{0});
   }
 };
 
@@ -120,19 +117,16 @@ struct NormCuda {
                                                  current_stream(call.x));
     check_cuda("timestep_norm", error);
   }
-  static std::vector<Tensor> backward(const NormCall& call, TimestepNormGradients out) {
+  static Tensor backward(const NormCall& call, TimestepNormGradients out) {
     DeviceOf guard(call.x);
     Tensor memory = workspace(call, true);
     const int64_t parts = timestep_norm_parts_cuda(call.shape), width = call.shape.width;
     Tensor sums = floats(call.weight, {parts, 2, width});
-    out.grad_weight = sums.mutable_data_ptr<float>();
-    out.grad_bias = out.grad_weight + width;
-    out.stride = 2 * width;
+    out.place(sums.mutable_data_ptr<float>(), width);
     const int error = timestep_norm_backward_cuda(call.shape, call.inputs(), out, memory.mutable_data_ptr(),
                                                   current_stream(call.x));
     check_cuda("timestep_norm_backward", error);
-    const Tensor both = cuda_total(sums, parts, {2, width}, "timestep_norm_backward");
-    return {torch::stable::select(both, 0, 0), torch::stable::select(both, 0, 1)};
+    return cuda_total(sums, parts, {2, width}, "timestep_norm_backward");
   }
 };
 #endif
@@ -154,7 +148,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> timestep_norm(Tensor x, Tensor weight
 }
 
 template <class Device>
-std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> timestep_norm_backward(
+std::tuple<Tensor, Tensor, Tensor, Tensor> timestep_norm_backward(
     Tensor grad_y, std::optional<Tensor> grad_final_mean, std::optional<Tensor> grad_final_variance, Tensor x,
     Tensor weight, int64_t groups, std::optional<Tensor> count, std::optional<Tensor> mean,
     std::optional<Tensor> variance, std::optional<Tensor> padding, double eps) {
@@ -184,8 +178,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> timestep_norm_backward(
     gradients.grad_mean = grad_mean.mutable_data_ptr<double>();
     gradients.grad_variance = grad_variance.mutable_data_ptr<double>();
   }
-  const std::vector<Tensor> coefficients = Device::backward(call, gradients);
-  return {grad_x, coefficients[0], coefficients[1], grad_mean, grad_variance};
+  return {grad_x, Device::backward(call, gradients), grad_mean, grad_variance};
 }
 
 }  // namespace
@@ -198,7 +191,7 @@ FM_LIBRARY(m) {
   m.def(
       "timestep_norm_backward(Tensor grad_y, Tensor? grad_mean, Tensor? grad_variance, Tensor x, Tensor weight, "
       "int groups, Tensor? count, Tensor? mean, Tensor? variance, Tensor? padding_mask, float eps) -> "
-      "(Tensor, Tensor, Tensor, Tensor, Tensor)");
+      "(Tensor, Tensor, Tensor, Tensor)");
 }
 
 #if defined(FM_LIBRARY_CPU)

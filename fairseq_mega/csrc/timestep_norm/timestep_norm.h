@@ -58,11 +58,17 @@ struct TimestepNormGradients {
   const double* grad_final_mean;      // (B, G), or null for zeros
   const double* grad_final_variance;  // (B, G), or null for zeros
   void* grad_x;                       // (B, L, D), dtype
-  float* grad_weight;                 // (P, D), to be summed over the P parts of the work
-  float* grad_bias;                   // (P, D)
+  float* grad_weight;                 // of (P, 2, D) with grad_bias, to be summed over the P parts of the work
+  float* grad_bias;
   int64_t stride;                     // of these two, from part to part
   double* grad_mean;                  // (B, G); null without a carried state
   double* grad_variance;              // (B, G)
+
+  void place(float* sums, int64_t width) {
+    grad_weight = sums;
+    grad_bias = sums + width;
+    stride = 2 * width;
+  }
 };
 
 // The range [begin, end) of sequence x group blocks, of which there are timestep_norm_tasks_cpu(shape). P = B.

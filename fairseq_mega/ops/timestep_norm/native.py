@@ -67,7 +67,7 @@ def _register(namespace: str) -> None:
         grad_x = torch.empty_like(x, memory_format=torch.contiguous_format)
         size = (0,) if count is None else (x.size(0), groups)
         of_statistics = (x.new_empty(size, dtype=torch.float64) for _ in range(2))
-        return grad_x, weight.new_empty(weight.shape), weight.new_empty(weight.shape), *of_statistics
+        return grad_x, weight.new_empty(2, weight.numel()), *of_statistics
 
     def keep(ctx: Any, inputs: Tuple[Any, ...], output: Tuple[Tensor, ...]) -> None:
         x, weight, _, ctx.groups, *rest, ctx.eps = inputs
@@ -79,7 +79,7 @@ def _register(namespace: str) -> None:
     ) -> Tuple[Optional[Tensor], ...]:
         x, weight, *rest = ctx.saved_tensors
         grad_y = torch.zeros_like(x) if grad_y is None else grad_y
-        grad_x, grad_weight, grad_bias, *before = ops.timestep_norm_backward(
+        grad_x, (grad_weight, grad_bias), *before = ops.timestep_norm_backward(
             grad_y, grad_mean, grad_variance, x, weight, ctx.groups, *rest, ctx.eps
         )
         if rest[0] is None:
