@@ -118,9 +118,9 @@ def blocks_for(kernel: str, dtype: torch.dtype) -> Blocks:
 
     Compiled for compute capability 8.0 or 9.0, with queries of up to 128 features, no register goes to memory.
     """
-    if dtype == torch.float32:
+    if dtype == torch.float32 or kernel == "queries_gradient":
         return Blocks(32, 32, 8, 2)
-    return Blocks(32, 64, 8, 2) if kernel in ("keys_gradient", "values_gradient") else Blocks(64, 32, 8, 2)
+    return Blocks(64, 32, 8, 2) if kernel == "forward" else Blocks(32, 64, 8, 2)
 
 
 def _width(features: int) -> int:
