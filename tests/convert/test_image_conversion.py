@@ -94,7 +94,7 @@ def test_the_converted_file_is_a_checkpoint(tmp_path: Path, capsys: pytest.Captu
         outputs.append(capsys.readouterr().out)
     total = sum(tensor.numel() for tensor in given["model"].values())
     assert outputs[0] == outputs[1] and f"{total:,}" in outputs[0] and "image-classification" in outputs[0]
-    assert "encoder layer 2" in outputs[0]
+    assert "encoder moving average" in outputs[0]
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ SIDES = ("after", "before")
 GPU_ONLY = {
     *("ema_coefficients", "ema_coefficients_backward", "ema_scan_gradients"),
     *("ring_convolution", "ring_convolution_backward"),
+    *("triton_attention", "triton_attention_backward"),
 }
 
 
