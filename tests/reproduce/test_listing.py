@@ -14,7 +14,7 @@ from fairseq_mega.lab.reproduce.listing import duration, row
 from fairseq_mega.lab.reproduce.settings import Choices
 from tests.support.jobs import TEXT, run_of
 
-GOLDEN = Path(__file__).parent.parent / "goldens" / "list.txt"
+GOLDEN = Path(__file__).parent.parent / "goldens" / "list.txt"  # what the first command of the first test prints
 
 
 def test_the_list_of_a_bare_machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
