@@ -243,6 +243,33 @@ def queries_gradient(
 
 
 @triton.jit
+def _first_row(start, queries, keys, ROWS: tl.constexpr, CAUSAL: tl.constexpr):
+    """Return the beginning of the first block of queries that see a key from ``start`` on."""
+    first = 0
+    if CAUSAL:
+        first = tl.maximum(0, start - (keys - queries)) // ROWS * ROWS
+    return first
+
+
+@triton.jit
+def _seen_by(
+    key, j, i, row, q, statistics, group, bias, padding, counts, seed, queries, keys, z, scale, drop_key, drop, kept,
+    FUNCTION: tl.constexpr, CAUSAL: tl.constexpr, OWN_SCALE: tl.constexpr, Z: tl.constexpr,
+):  # fmt: skip
+    """Return a block of queries i, which are columns ``row`` of a tile of keys j, with its factor, logits and so on."""
+    query = _read(q + group * queries * z, i, tl.arange(0, Z)[None, :], queries, z)
+    factor, nothing, bits = _rows(row, group, counts, seed, queries, keys, scale, CAUSAL, OWN_SCALE)
+    x, stays = _logits(
+        _product(key, tl.trans(query)), factor, nothing, bits, row, j, group, bias, padding, seed, queries, keys,
+        drop_key, drop, kept, CAUSAL,
+    )  # fmt: skip
+    statistic = 0.0
+    if FUNCTION == "softmax":
+        statistic = _read(statistics + group * queries, row, row * 0, queries, 1)
+    return query, factor, x, stays, statistic
+
+
+@triton.jit
 def keys_gradient(
     q, k, v, statistics, grad_out, means, grad_k,
     bias, padding, counts, seed, queries, keys, z, width, scale, drop_key, drop, kept,
@@ -260,20 +287,14 @@ def keys_gradient(
     grad_here, value_here = grad_out + group * queries * width, v + group * keys * width
     value = _read(value_here, j, column, keys, width)
     total = tl.zeros((COLUMNS, Z), tl.float32)
-    begin_rows = 0
-    if CAUSAL:
-        begin_rows = tl.maximum(0, start - (keys - queries)) // ROWS * ROWS
-    for first in range(begin_rows, queries, ROWS):
+    for first in range(_first_row(start, queries, keys, ROWS, CAUSAL), queries, ROWS):
         i, row = first + tl.arange(0, ROWS)[:, None], first + tl.arange(0, ROWS)[None, :]
-        query = _read(q + group * queries * z, i, feature, queries, z)
-        factor, nothing, bits = _rows(row, group, counts, seed, queries, keys, scale, CAUSAL, OWN_SCALE)
-        x, stays = _logits(
-            _product(key, tl.trans(query)), factor, nothing, bits, row, j, group, bias, padding, seed, queries, keys,
-            drop_key, drop, kept, CAUSAL,
+        query, factor, x, stays, statistic = _seen_by(
+            key, j, i, row, q, statistics, group, bias, padding, counts, seed, queries, keys, z, scale, drop_key, drop,
+            kept, FUNCTION, CAUSAL, OWN_SCALE, Z,
         )  # fmt: skip
-        statistic, mean = 0.0, 0.0
+        mean = 0.0
         if FUNCTION == "softmax":
-            statistic = _read(statistics + group * queries, row, row * 0, queries, 1)
             mean = _read(means + group * queries, row, row * 0, queries, 1)
         grad = _product(value, tl.trans(_read(grad_here, i, column, queries, width)))
         if not WHOLE:
@@ -302,20 +323,12 @@ def values_gradient(
     feature, column = tl.arange(0, Z)[None, :], piece * WIDTH + tl.arange(0, WIDTH)[None, :]
     key = _read(k + group * keys * z, j, feature, keys, z)
     total = tl.zeros((COLUMNS, WIDTH), tl.float32)
-    begin_rows = 0
-    if CAUSAL:
-        begin_rows = tl.maximum(0, start - (keys - queries)) // ROWS * ROWS
-    for first in range(begin_rows, queries, ROWS):
+    for first in range(_first_row(start, queries, keys, ROWS, CAUSAL), queries, ROWS):
         i, row = first + tl.arange(0, ROWS)[:, None], first + tl.arange(0, ROWS)[None, :]
-        query = _read(q + group * queries * z, i, feature, queries, z)
-        factor, nothing, bits = _rows(row, group, counts, seed, queries, keys, scale, CAUSAL, OWN_SCALE)
-        x, stays = _logits(
-            _product(key, tl.trans(query)), factor, nothing, bits, row, j, group, bias, padding, seed, queries, keys,
-            drop_key, drop, kept, CAUSAL,
+        _, _, x, stays, statistic = _seen_by(
+            key, j, i, row, q, statistics, group, bias, padding, counts, seed, queries, keys, z, scale, drop_key, drop,
+            kept, FUNCTION, CAUSAL, OWN_SCALE, Z,
         )  # fmt: skip
-        statistic = 0.0
-        if FUNCTION == "softmax":
-            statistic = _read(statistics + group * queries, row, row * 0, queries, 1)
         grad = _read(grad_out + group * queries * width, i, column, queries, width)
         total += _product((_weights(x, statistic, FUNCTION) * stays).to(grad.dtype), grad)
     _write(grad_v + group * keys * width, total, j, column, keys, width)
