@@ -43,11 +43,6 @@ class Log(NamedTuple):
     core_hours: Optional[float]  # that the threads of all starts have computed; None where they were not recorded
     resident_gib: Optional[float]  # peak memory of the process
 
-    @property
-    def last_update(self) -> int:
-        """Return the number of the last logged update; 0 before it."""
-        return max((int(found["num_updates"]) for found in self.updates), default=0)
-
     def positive(self, name: str) -> List[float]:
         """Return a statistic of the logged updates, where it is above 0."""
         return [found[name] for found in self.updates if found.get(name, 0.0) > 0]
