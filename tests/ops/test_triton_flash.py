@@ -84,7 +84,7 @@ def test_the_gradients_repeat(triton_device):
 
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_is_an_operator_of_torch(triton_device, function):
-    """What fake tensors and the compiler assume about it is true."""
+    """The assumptions of fake tensors and of the compiler about it are true."""
     q, k, v = (torch.randn(2, 16, 4, device=triton_device, requires_grad=True) for _ in range(3))
     bias = torch.randn(31, device=triton_device, requires_grad=True)
     arguments = (q, k, v, bias, None, None, function, True, 0.0, 0.0, 0.5)
@@ -104,7 +104,7 @@ def test_a_device_is_used_if_its_results_are_right(triton_device, wrong, monkeyp
 
 
 def test_chooses_by_device_type_and_width(monkeypatch):
-    """Where it can run: 16 bits on a GPU, and values of which a program holds all features."""
+    """The automatic choice: 16 bits on a GPU, and values of which a program holds all features."""
     monkeypatch.setattr(triton_flash, "_unusable", lambda kind, index: None)
     monkeypatch.setattr(torch.Tensor, "is_cuda", True)
     q = torch.zeros(2, 128, 64, dtype=torch.bfloat16)
