@@ -79,9 +79,10 @@ def test_short_trainings_choose_the_learning_rate(out: Path, capsys: pytest.Capt
     assert accuracies[rate] == max(accuracies.values()) and choice["core_hours"] > 0
     assert {(run["seed"], run["lr"]) for run in cell["runs"]} == {(7, rate), (8, rate)}
     assert all(run["core_hours"] > 0 for run in cell["runs"])
-    rows = [line for line in printed.out.splitlines() if line.startswith("comparison/text_budget/mega_chunk, with")]
-    shown = [row.partition("]")[2].split() for row in rows]
-    assert [row[0] for row in shown] == ["7", "8"] and all({"10", f"{rate:g}"} <= {*row} for row in shown)
+    tried = f"0.002: {accuracies[0.002]:.2f}, 0.01: {accuracies[0.01]:.2f}"
+    (row,) = (line for line in printed.out.splitlines() if tried in line)
+    before, after = row.split(tried)
+    assert before.split()[-2:] == ["10", "80"] and after.split()[:3] == [f"{rate:g}", "7,", "8"]
     reproduce(out, *words, "--max-update", "10")
     assert "begins" not in capsys.readouterr().err
 

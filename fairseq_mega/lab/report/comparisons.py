@@ -3,17 +3,18 @@
 import argparse
 import re
 import shlex
+import statistics
 from pathlib import Path
 from typing import Any, Dict, List, Sequence, Tuple
 
 from fairseq_mega.lab.evaluate.lra_runs import TASKS
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.report.alike import PRECISIONS, Contents, check_alike, report_of, scores_of
-from fairseq_mega.lab.report.numbers import FORMS, pivot
+from fairseq_mega.lab.report.numbers import FORMS, mean_and_deviation, pivot, record_of
 from fairseq_mega.lab.report.papers import PAPER_TABLES
 from fairseq_mega.lab.runs.plotting import Line, Panel, look
 from fairseq_mega.lab.runs.report import other_settings
-from fairseq_mega.lab.runs.results import Result, read_files, read_result, read_results, with_changes
+from fairseq_mega.lab.runs.results import Result, chosen_runs, read_files, read_result, read_results, with_changes
 from fairseq_mega.lab.runs.text_tables import Table
 
 CLASSIFIERS, LANGUAGE_MODELS = "compare-classifiers", "compare-language-models"  # benchmarks of the scripts
@@ -176,6 +177,34 @@ def miniature_contents(results: Sequence[Result]) -> Contents:
     return Contents([miniature_table(results)], (), [*notes, *other_settings(results)])
 
 
+# Models on Text that read the same number of texts, from the files of the cells.
+
+
+def budget(result: Result) -> Dict[str, Any]:
+    """Return the record of a cell, with the accuracies that chose its learning rate."""
+    settings = result["settings"]
+    runs = chosen_runs(result)
+    accuracies = settings["rate_choice"]["accuracies"] if "rate_choice" in settings else {}
+    tried = [f"{rate}: {accuracies[rate]:.2f}" for rate in sorted(accuracies, key=float)]
+    hours = [run["core_hours"] for run in runs if "core_hours" in run]
+    return {
+        **record_of(result),
+        "title": FORMS["miniature"].title(str(settings["recipe"]).rpartition("/")[2]),
+        "texts": settings["updates"] * settings["batch"],
+        "tried": ", ".join(tried) or None,
+        "seeds": ", ".join(str(run["seed"]) for run in runs),
+        "hours": f"{statistics.mean(hours):.2f}" if hours else None,
+        "accuracy": mean_and_deviation([run["scores"]["test_accuracy"] for run in runs]),
+    }
+
+
+def budget_table(results: Sequence[Result]) -> Table:
+    """Return a row for each model, those of the miniature in its order."""
+    titles = list(FORMS["miniature"].titles.values())
+    records = sorted(map(budget, results), key=lambda one: [*titles, one["title"]].index(one["title"]))
+    return FORMS["text-budget"].table(records)
+
+
 # Language models.
 
 
@@ -294,7 +323,12 @@ REPORTS = {
         scores_of,
         lambda options, _: read_results(options.results, "cell"),
     ),
-    "text-budget": report_of("Print the models that read the same number of texts.", ["cell"], scores_of, cells_read),
+    "text-budget": report_of(
+        "Print the models on Text that read the same number of texts.",
+        ["cell"],
+        lambda results: Contents([budget_table(results)], (), other_settings(results)),
+        cells_read,
+    ),
     "classifiers": report_of("Print the scores of classifiers.", [CLASSIFIERS], scores_of),
     "language-models": report_of(
         "Print the scores of language models over contexts and chunks.",
