@@ -9,6 +9,7 @@ from fairseq_mega.ops import ema, timestep_norm
 from fairseq_mega.ops.attention import FUNCTIONS, attention, chunked_attention
 from fairseq_mega.ops.attention import PATHS as ATTENTION_PATHS
 from tests.ops.ema_cases import WIDTH, N, coefficients_of, complex_parameters, parameters
+from tests.support.kernels import need_triton
 
 EMPTY = ((2, 0), (0, 5), (0, 0))  # batch, length
 MODES = ("causal", "carried", "complex", "documents", "carried documents", "bidirectional", "shifted", "truncated")
@@ -56,7 +57,9 @@ def test_ema(batch, length, path, mode, kernel_device):
         assert torch.autograd.grad(last.sum(), state)[0].eq(1).all()
 
 
-def skip_paths_of_a_cpu(path, device):
+def skip_missing(path, device):
+    if path == "triton":
+        need_triton()
     if path == "native_blocks" and device.type != "cpu":
         pytest.skip("this path is for tensors on a CPU")
 
@@ -66,7 +69,7 @@ def skip_paths_of_a_cpu(path, device):
 @pytest.mark.parametrize("function", FUNCTIONS)
 @pytest.mark.parametrize("padded", [False, True])
 def test_attention(batch, queries, keys, path, function, padded, kernel_device):
-    skip_paths_of_a_cpu(path, kernel_device)
+    skip_missing(path, kernel_device)
     shapes = {"q": (batch, queries, 4), "k": (batch, keys, 4), "v": (batch, keys, 6)}
     inputs: Dict[str, Any] = {
         name: torch.randn(shape, device=kernel_device, requires_grad=True) for name, shape in shapes.items()
@@ -85,7 +88,7 @@ def test_attention(batch, queries, keys, path, function, padded, kernel_device):
 @pytest.mark.parametrize(("batch", "length"), [*EMPTY, (0, 8)])
 @pytest.mark.parametrize("path", [*ATTENTION_PATHS.names, None])
 def test_chunked_attention(batch, length, path, kernel_device):
-    skip_paths_of_a_cpu(path, kernel_device)
+    skip_missing(path, kernel_device)
     inputs: Dict[str, Any] = {
         name: torch.randn(batch, length, 4, device=kernel_device, requires_grad=True) for name in "qkv"
     }

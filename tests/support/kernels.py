@@ -21,10 +21,15 @@ KERNELS = (*CPU, *KINDS[1:])
 _LOADED: List[str] = []
 
 
-def select_triton(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> torch.device:
-    """Return the device of the kernels in Triton, the CPU for its interpreter, or skip."""
+def need_triton() -> None:
+    """Skip the test where the package is missing, as in PyTorch for CPUs alone."""
     if importlib.util.find_spec("triton") is None:
         pytest.skip("needs Triton: pip install triton")
+
+
+def select_triton(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> torch.device:
+    """Return the device of the kernels in Triton, the CPU for its interpreter, or skip."""
+    need_triton()
     if request.config.getoption("--device") == "cpu":  # whose time is that of the number of blocks
         monkeypatch.setattr(triton_flash, "blocks_for", lambda *call: triton_flash.Blocks(64, 32, 4, 2))
     return torch.device(request.config.getoption("--device"))
