@@ -34,6 +34,7 @@ class LlamaLayerConfig:
     heads: int
     ffn_dim: int
     rope_base: float = 10000.0
+    attention_window: Optional[int] = None
     dropout: float = 0.0
     attention_dropout: float = 0.0
 
@@ -57,7 +58,7 @@ class LlamaLayer(nn.Module):
         super().__init__()
         d, f = config.embed_dim, config.ffn_dim
         self.ffn_widths = (f, f)
-        self.heads, self.rope_base = config.heads, config.rope_base
+        self.heads, self.rope_base, self.window = config.heads, config.rope_base, config.attention_window
         self.attention_norm, self.feed_forward_norm = RMSNorm(d), RMSNorm(d)
         self.input_proj = linear(d, 3 * d, bias=False)  # query, key, value
         self.output_proj = linear(d, d, bias=False)
@@ -93,6 +94,6 @@ class LlamaLayer(nn.Module):
     def attend(self, query: Tensor, key: Tensor, value: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
         """Return the attention of the last steps (B, L, d) to all steps (B, n, d)."""
         query, key, value = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in (query, key, value))
-        dropout = self.attention_dropout.rate
-        out = multi_head_attention(query, key, value, causal=True, padding_mask=padding_mask, dropout=dropout)
+        options = {"padding_mask": padding_mask, "dropout": self.attention_dropout.rate, "window": self.window}
+        out = multi_head_attention(query, key, value, causal=True, **options)
         return out.transpose(1, 2).flatten(-2)

@@ -49,6 +49,30 @@ def test_equals_reference(
         assert_close(name, found, wanted[name])
 
 
+@pytest.mark.parametrize("fast", [False, True])
+@pytest.mark.parametrize("window", [2, 5, 64, 75, 100])
+@pytest.mark.parametrize(("queries", "keys"), [(1, 75), (20, 75), (75, 75), (130, 130)])
+def test_a_window_hides_older_keys(
+    monkeypatch: pytest.MonkeyPatch, fast: bool, window: int, queries: int, keys: int
+) -> None:
+    if fast and native.PROBLEM is not None:
+        pytest.skip(f"no compiled kernels: {native.PROBLEM}")
+    monkeypatch.setattr(module, "FAST", fast)
+    torch.manual_seed(keys)
+    inputs = {name: torch.randn(2, 2, n, Z).double() for name, n in (("q", queries), ("k", keys), ("v", keys))}
+    found, wanted = leaves(inputs, torch.float32), leaves(inputs, torch.float64)
+    out = multi_head_attention(*found.values(), causal=True, window=window)
+    position = torch.arange(keys)
+    distance = position[-queries:, None] - position
+    logits = wanted["q"] @ wanted["k"].mT / Z**0.5
+    want = logits.masked_fill((distance < 0) | (distance >= window), -torch.inf).softmax(-1) @ wanted["v"]
+    for results in (out, want):
+        (results * torch.linspace(0.5, 1.5, Z)).sum().backward()
+    assert_close("out", out, want)
+    for name in inputs:
+        assert_close(name, found[name].grad, wanted[name].grad)
+
+
 @pytest.mark.skipif(native.PROBLEM is not None, reason=f"no compiled kernels: {native.PROBLEM}")
 def test_a_cpu_uses_the_kernel_and_the_environment_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
     called: List[str] = []

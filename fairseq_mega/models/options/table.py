@@ -41,9 +41,9 @@ def negated(switch: bool, read: Mapping[str, Any]) -> bool:
     return not switch
 
 
-def as_reach(truncation: int, read: Mapping[str, Any]) -> Optional[int]:
-    """Return the reach of the EMA's kernel, None for all."""
-    return truncation if truncation > 0 else None
+def as_reach(steps: int, read: Mapping[str, Any]) -> Optional[int]:
+    """Return the reach of the EMA's kernel or of attention, None for all."""
+    return steps if steps > 0 else None
 
 
 # Rows of layers of several kinds.
@@ -175,6 +175,14 @@ LLAMA = (
     ),
     HEADS._replace(default=8),
     ROPE,
+    Option(
+        "{side}_attention_window",
+        int,
+        -1,
+        OUTPUTS,
+        "steps that attention reads, the present one among them; below 1: all",
+        convert=as_reach,
+    ),
     DROPOUT,
     ATTENTION_DROPOUT,
     RECOMPUTATION,

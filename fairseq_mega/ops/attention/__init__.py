@@ -47,6 +47,8 @@ FAST = reaches("avx2")
 BLOCKS_FROM = {torch.float32: 16, torch.bfloat16: 16, torch.float16: 64}
 FEW = 4
 
+FAR = -1e30  # logit of a key outside a window; finite, since a block of keys may have no other
+
 
 def _prefers_native(q: Tensor, weights: int, *call: Any) -> bool:
     return q.size(-2) > 1 and weights >= NATIVE_FROM[0 if torch.is_grad_enabled() else 1]
@@ -240,6 +242,7 @@ def multi_head_attention(
     causal: bool = False,
     padding_mask: Optional[Tensor] = None,
     dropout: float = 0.0,
+    window: Optional[int] = None,
 ) -> Tensor:
     """Attend with the softmax weights of several heads, as the Transformer does.
 
@@ -252,6 +255,7 @@ def multi_head_attention(
         k, v: (B, H, m, z).
         causal, dropout: as in :func:`attention`.
         padding_mask: (B, m) bool, True = may not be attended to.
+        window: last keys that a query sees, its own among them, None for all; all weights are computed.
 
     Returns:
         (B, H, n, z).
@@ -262,4 +266,8 @@ def multi_head_attention(
     path = PATHS.forced()
     if path == "auto" and (blocks_unavailable(q) is not None or not _prefers_blocks(q, q[..., 0].numel() * k.size(-2))):
         path = "reference" if is_transformed() else "torch"
-    return _attend(q, k, v, Options(causal=causal, padding_mask=mask, dropout=dropout), path)
+    bias = None
+    if window is not None and window < k.size(-2):
+        bias = q.new_zeros(q.size(-2) + k.size(-2) - 1)
+        bias[: k.size(-2) - window] = FAR
+    return _attend(q, k, v, Options(bias=bias, causal=causal, padding_mask=mask, dropout=dropout), path)
