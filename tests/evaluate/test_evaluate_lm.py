@@ -19,6 +19,8 @@ ADAPTIVE = ["--criterion", "adaptive_loss", "--adaptive-softmax-cutoff", "8,16"]
 MODELS = {
     "mega": ["--task", "mega_language_modeling", "--arch", "mega_lm_tiny", "--decoder-hidden-dim", 32]
     + ["--decoder-chunk-size", 8, "--max-tokens", 100],
+    "llama": ["--task", "mega_language_modeling", "--arch", "llama_lm", "--decoder-attention-heads", 2]
+    + ["--tokens-per-sample", 8, "--max-tokens", 100],
     "transformer": ["--task", "language_modeling", "--arch", "transformer_lm", "--tokens-per-sample", 30]
     + ["--decoder-ffn-embed-dim", 32, "--decoder-input-dim", 16, "--decoder-output-dim", 16]
     + ["--decoder-attention-heads", 2, "--max-tokens", 90, *ADAPTIVE],
@@ -112,7 +114,19 @@ def test_results_are_printed(trained, device, tmp_path, capsys):
     assert [row.split()[0:3:2] for row in rows] == [["mega", "1"], ["mega", "3"], ["transformer", "-"]]
 
 
-@pytest.mark.parametrize("option", ["--exact-contexts", "--chunk-size", "--context-window"])
+def test_a_window_of_attention(trained, device, tmp_path):
+    """With one layer a token reads the window, whatever the context; the first tokens of a stream have less before."""
+    options = ["--exact-contexts", "64,1000", "--attention-window", "16,64,1000"]
+    found = evaluate(trained, device, "llama", tmp_path / "windows", *options)
+    assert set(found) == {f"llama-test-x{x}-a{a}" for x in (64, 1000) for a in (16, 64, 1000)}
+    bits = {name: result["scores"]["bits_per_token"] for name, result in found.items()}
+    whole = evaluate(trained, device, "llama", tmp_path / "whole", "--exact-contexts", "64,1000")
+    for x, equal in ((64, (64, 1000)), (1000, (1000,))):
+        wanted = whole[f"llama-test-x{x}"]["scores"]["bits_per_token"]
+        assert {a for a in (16, 64, 1000) if abs(bits[f"llama-test-x{x}-a{a}"] - wanted) < 1e-6} == {*equal}
+
+
+@pytest.mark.parametrize("option", ["--exact-contexts", "--chunk-size", "--context-window", "--attention-window"])
 def test_settings_that_a_model_does_not_have(trained, tmp_path, capsys, option):
     data, checkpoints = trained
     command = [str(data), "--path", str(checkpoints["transformer"]), "--label", "x", "--output", str(tmp_path)]

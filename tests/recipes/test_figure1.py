@@ -84,7 +84,7 @@ def test_a_training_leaves_its_losses_in_a_result_of_its_own(tmp_path: Path) -> 
         one = replace(run, recipe=replace(run.recipe, evaluate=wanted))
         language_model(one, execute, {}, "the command")
     (result,) = map(read_result, run.results.glob("*.json"))
-    assert len(commands) == 2
+    assert len(commands) == 2 * len(run.recipe.evaluate["contexts"])
     assert (result["benchmark"], result["seed"], result["examples"]) == ("megalodon-figure1", 7, 20_000)
     assert result["scores"]["valid_bits_per_token"] == 5.5
     assert result["scores"]["train_bits_per_token"] == pytest.approx(9 - 3.985)

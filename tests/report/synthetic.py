@@ -174,6 +174,9 @@ def figure1(folder: Path) -> None:
                 chosen: Dict[str, Any] = {"segments": 1} if context is None else {"exact_context": context}
                 if context is not None or model == "megalodon":
                     put(folder, "megalodon-figure1", recipe, {"bits_per_token": bits}, 1, seed, **about, **chosen)
+            if model == "llama":
+                chosen = {"exact_context": 2048, "attention_window": 1024}
+                put(folder, "megalodon-figure1", recipe, {"bits_per_token": end + 0.4}, 1, seed, **about, **chosen)
 
 
 def figure4(folder: Path) -> None:

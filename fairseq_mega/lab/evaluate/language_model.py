@@ -31,11 +31,19 @@ from fairseq_mega.lab.prepare.download import sha256_of
 from fairseq_mega.lab.prepare.layouts import words_of
 from fairseq_mega.lab.prepare.progress import print_line
 from fairseq_mega.lab.runs.results import make_result, read_result, write_result
+from fairseq_mega.modules.llama_layer import LlamaLayer
 from fairseq_mega.tasks.mega_language_modeling import MegaLanguageModelingTask
 
 INTERVAL = 10.0  # seconds between lines on the progress
 Setting = Dict[str, int]  # what differs between evaluations; without an entry: as the model was trained
-LETTERS = {"segments": "k", "context": "t", "chunk_size": "c", "context_window": "w", "exact_context": "x"}
+LETTERS = {
+    "segments": "k",
+    "context": "t",
+    "chunk_size": "c",
+    "context_window": "w",
+    "exact_context": "x",
+    "attention_window": "a",
+}
 
 
 def training_of(state: Dict[str, Any]) -> Dict[str, Any]:
@@ -47,14 +55,17 @@ def training_of(state: Dict[str, Any]) -> Dict[str, Any]:
     return {"seed": common.get("seed"), "updates": updates, "max_update": most, "precision": precision.of(common)}
 
 
-def load(path: Path, data: Path, chunk_size: Optional[int], device: torch.device) -> Tuple[Any, Any, Dict[str, Any]]:
+def load(path: Path, data: Path, setting: Setting, device: torch.device) -> Tuple[Any, Any, Dict[str, Any]]:
     """Load model and task of a checkpoint for a data folder; return them with the result of :func:`training_of`.
+
+    Chunk and window of attention are those of the setting, if it has any.
 
     Raises:
         OSError: if a file is missing.
         ValueError: if the file is not a checkpoint of a language model, or contains more than tensors and plain values.
     """
     state = checkpoint_utils.load_checkpoint_to_cpu(str(path), {"data": str(data)})
+    chunk_size, window = setting.get("chunk_size"), setting.get("attention_window")
     if chunk_size is not None:
         if "test_chunk_size" not in (getattr(state.get("cfg"), "task", None) or ()):
             raise ValueError(
@@ -63,6 +74,12 @@ def load(path: Path, data: Path, chunk_size: Optional[int], device: torch.device
         state["cfg"].task.test_chunk_size = chunk_size
     (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(path)], state=state)
     checks.require_models([model], FairseqLanguageModel)
+    if window is not None:
+        layers = [module for module in model.modules() if isinstance(module, LlamaLayer)]
+        if not layers:
+            raise ValueError(f"--attention-window {window}: {path} is not of --arch llama_lm; omit --attention-window")
+        for layer in layers:
+            layer.window = window
     model.to(device).eval()
     return model, task, training_of(state)
 
@@ -162,9 +179,10 @@ def settings_of(options: argparse.Namespace) -> Iterator[Setting]:
     names = {"segments": "segments", "contexts": "context", "exact_contexts": "exact_context"}
     names["context_window"] = "context_window"
     given = [{field: value} for name, field in names.items() for value in getattr(options, name) or []]
-    for chunk_size in options.chunk_size or [None]:
-        for context in given or [{}]:
-            yield context if chunk_size is None else {**context, "chunk_size": chunk_size}
+    for name in ("chunk_size", "attention_window"):
+        if getattr(options, name):
+            given = [{**setting, name: value} for value in getattr(options, name) for setting in given or [{}]]
+    yield from given or [{}]
 
 
 def numbers(text: str) -> List[int]:
@@ -199,6 +217,8 @@ def build_parser() -> argparse.ArgumentParser:
     add("--contexts", type=numbers, help="maximum tokens of a segment, or several numbers")
     add("--exact-contexts", type=numbers, help="exact tokens of a segment, which ends anywhere, or several numbers")
     add("--chunk-size", type=numbers, help="attention chunk, or several (default: that of the training)")
+    reach = "for --arch llama_lm: steps that attention reads, or several numbers (default: that of the training)"
+    add("--attention-window", type=numbers, help=reach)
     window = "for models without memory: tokens of a block that are context only, or several numbers"
     add("--context-window", type=numbers, help=window)
     add("--chunk-nums", type=int, default=2, help="chunks that one call reads (default: 2)")
@@ -221,7 +241,7 @@ def run(options: argparse.Namespace, command: str) -> None:
     files = {"checkpoint_sha256": options.path, "text_sha256": next(filter(Path.is_file, texts), texts[0])}
     sources = {name: sha256_of(file) for name, file in files.items() if file.is_file()}  # loading names a missing file
     words = words_of(options.data, options.subset)
-    loaded: Tuple[Any, Any, Any, Dict[str, Any]] = (object(), None, None, {})
+    loaded: Tuple[Any, Any, Any, Dict[str, Any]] = (None, None, None, {})
     for setting in settings_of(options):
         parts = [f"{letter}{setting[name]}" for name, letter in LETTERS.items() if name in setting]
         file = options.output / ("-".join([options.label, options.subset, *parts]) + ".json")
@@ -229,9 +249,9 @@ def run(options: argparse.Namespace, command: str) -> None:
             check_same(file, sources)
             print_line(f"{file} exists, skipped")
             continue
-        chunk_size = setting.get("chunk_size")
-        if loaded[0] != chunk_size:
-            loaded = (chunk_size, *load(options.path, options.data, chunk_size, device))
+        attention = {name: setting[name] for name in ("chunk_size", "attention_window") if name in setting}
+        if loaded[0] != attention:
+            loaded = (attention, *load(options.path, options.data, attention, device))
         _, model, task, training = loaded
         begun = time.perf_counter()
         tokens, bits, found = evaluate(model, task, setting, options)

@@ -106,5 +106,5 @@ def shrink_evaluation(evaluate: Dict[str, Any], kept: Container[str] = ()) -> Di
 
 def shorter(context: Dict[str, Any]) -> Dict[str, Any]:
     """The lengths of a context for the tiny form."""
-    tiny = {"chunk_size": [32], "exact_contexts": [32, 64, 128, 256], "context_window": [16]}
+    tiny = {"chunk_size": [32], "exact_contexts": [32, 64, 128, 256], "context_window": [16], "attention_window": [32]}
     return {key: tiny.get(key, value) for key, value in context.items()}

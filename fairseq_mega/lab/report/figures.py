@@ -209,9 +209,11 @@ def context_points(results: Sequence[Result]) -> Iterator[Point]:
     """Yield the bits per token of each model and seed, read in contexts of so many tokens."""
     for model, own in by_model(results).items():
         for result in own:
-            context = result["settings"].get("exact_context")
-            if context is not None or result["settings"].get("segments") == 1:
-                yield Point(MODELS[model], context or WHOLE, result["scores"][BITS], LOOKS[model])
+            settings = result["settings"]
+            context, window = settings.get("exact_context"), settings.get("attention_window")
+            line = MODELS[model] + (f", window of {window:,}" if window else "")
+            if context is not None or settings.get("segments") == 1:
+                yield Point(line, context or WHOLE, result["scores"][BITS], len(LOOKS) if window else LOOKS[model])
 
 
 def context_table(results: Sequence[Result]) -> Table:
