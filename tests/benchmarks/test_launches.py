@@ -1,7 +1,10 @@
 """Kernels that layers launch on a GPU, counted without one."""
 
+import collections
+
 import pytest
 import torch
+from torch.overrides import TorchFunctionMode
 
 from fairseq_mega.lab.benchmarks import command, launches
 from fairseq_mega.ops.common import native
@@ -9,13 +12,70 @@ from fairseq_mega.ops.common import native
 pytestmark = pytest.mark.skipif(native.PROBLEM is not None, reason=f"no compiled kernels: {native.PROBLEM}")
 
 # Launches forward, backward and of a step of decoding: more than these are slower on a GPU, fewer are an improvement.
+# In float32, and under autocast, whose copies are launches too.
 COUNTS = {"mega": (21, 48, 19), "mega-chunk": (21, 46, 19), "megalodon-chunk": (25, 45, 22)}
+IN_BFLOAT16 = {"mega": (32, 56, 24), "mega-chunk": (32, 54, 24), "megalodon-chunk": (35, 51, 27)}
+KERNELS = ("queries_gradient", "keys_gradient", "values_gradient")
 
 
+@pytest.mark.parametrize(("dtype", "counts"), [("float32", COUNTS), ("autocast", IN_BFLOAT16)])
 @pytest.mark.parametrize("name", launches.LAYERS)
-def test_counts(name):
-    counted = [*launches.count_training(name, 2, 256), launches.count_step(name, 1, 300)]
-    assert tuple(len(found.launched) for found in counted) == COUNTS[name]
+def test_counts(name, dtype, counts):
+    counted = [*launches.count_training(name, 2, 256, dtype), launches.count_step(name, 1, 300, dtype)]
+    assert tuple(len(found.launched) for found in counted) == counts[name]
+    for found, kernels in zip(counted, (("forward",), KERNELS, ())):
+        of_triton = [launch.operator for launch in found.launched if launch.operator.startswith("triton.")]
+        assert of_triton == [f"triton.{kernel}" for kernel in kernels if dtype == "autocast"]
+
+
+def test_autocast_copies_every_weight_once_and_its_gradient_back():
+    forward, backward = launches.count_training("mega-chunk", 2, 256)
+    copied = [launch.moved for launch in forward.launched if launch.operator == "aten._to_copy"]
+    back = [launch.moved for launch in backward.launched if launch.operator == "aten._to_copy"]
+    maps = [part for part in launches.mega(128).modules() if isinstance(part, torch.nn.Linear)]
+    of_weights = collections.Counter(6 * part.numel() for module in maps for part in module.parameters())
+    assert of_weights.total() == 10 and not of_weights - collections.Counter(copied)
+    assert not of_weights - collections.Counter(back)
+
+
+def test_autocast_converts_what_torch_converts_on_a_gpu():
+    """torch registers a kernel for each of its functions; functions of several tensors of one type need none here."""
+    called = set()
+
+    class Record(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            if torch.is_autocast_enabled("cuda"):
+                called.add(func.__name__)
+            return func(*args, **(kwargs or {}))
+
+    with Record():
+        for name in launches.LAYERS:
+            launches.count_training(name, 2, 256)
+            launches.count_step(name, 1, 300)
+    converted = {name for name in called if _is_of_autocast(name)}
+    assert "linear" in converted
+    apart = {"cat", "stack", "addcmul", "native_layer_norm"}  # the last is an RMS norm, which autocast leaves as it is
+    assert converted <= {*launches.PRODUCTS, *launches.IN_FLOAT32, *apart}
+
+
+def _is_of_autocast(function):
+    packet = getattr(torch.ops.aten, function, None)
+    names = (
+        [] if packet is None else [f"aten::{function}.{name}".removesuffix(".default") for name in packet.overloads()]
+    )
+    known = filter(torch._C._dispatch_has_kernel, names)
+    return any(torch._C._dispatch_has_kernel_for_dispatch_key(name, "AutocastCUDA") for name in known)
+
+
+def test_products_and_bytes_of_attention_in_triton():
+    """Full attention of 4,096 queries is bound by its products, and no weight goes through memory."""
+    forward = launches.count_training("mega", 16, 4096)[0].launched
+    (attention,) = (launch for launch in forward if launch.operator == "triton.forward")
+    rows, weights = 16 * 4096, 16 * 4096**2 / 2
+    assert attention.products == 2 * (64 + 256) * weights / launches.RATE_IN_TRITON > launches.LAUNCH
+    assert all((launch.operator in ("aten.addmm", "triton.forward")) == (launch.products > 0) for launch in forward)
+    wide = rows * 2 * (64 + 64 + 256 + 256)  # queries, keys, values, result
+    assert wide + 4 * rows <= attention.moved < 1.01 * wide + 4 * rows
 
 
 @pytest.mark.parametrize(("name", "most"), [("mega-chunk", 20), ("megalodon-chunk", 29)])
@@ -24,7 +84,7 @@ def test_a_step_in_a_graph(name, most):
 
 
 def test_a_longer_batch_launches_as_many_kernels_and_moves_more():
-    short, long = (launches.count_training("mega-chunk", 2, length)[0] for length in (256, 512))
+    short, long = (launches.count_training("mega-chunk", 2, length)[0] for length in (1024, 2048))
     assert short.by_operator() == long.by_operator()
     assert sum(launch.moved for launch in long.launched) > 1.9 * sum(launch.moved for launch in short.launched)
 
@@ -40,4 +100,6 @@ def test_views_launch_nothing_and_bytes_are_those_of_inputs_and_results():
 def test_the_command_prints_a_row_per_pass(capsys):
     command.main(["launches", "--smoke", "--models", "mega", "--operators"])
     out = capsys.readouterr().out
-    assert "| mega | forward | 21 |" in out and "5 aten.addmm" in out and out.count("| mega |") == 3
+    assert (
+        f"| mega | forward | {IN_BFLOAT16['mega'][0]} |" in out and "5 aten.addmm" in out and out.count("| mega |") == 3
+    )

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils.flop_counter import flop_registry
 
 from fairseq_mega.lab.benchmarks import measuring
 from fairseq_mega.lab.benchmarks.command import Benchmark, add_common_options, chosen_of
@@ -24,17 +25,25 @@ from fairseq_mega.modules.megalodon.layer import MegalodonLayer
 from fairseq_mega.modules.state import LayerCache
 from fairseq_mega.ops import rotary
 from fairseq_mega.ops.attention import native as attention
+from fairseq_mega.ops.attention import triton_flash
 from fairseq_mega.ops.common import dispatch, native
+from fairseq_mega.ops.common.operations import attention_operations
 from fairseq_mega.ops.decoding import place_of, weights
 
 LAUNCH = 4e-6  # seconds of a launch by a busy host
 BANDWIDTH = 3.35e12  # bytes per second of an H100's memory
+# Operations per second of its products: of numbers of 2 and 4 bytes, and of those within Triton's attention.
+RATES, RATE_IN_TRITON = {2: 600e12, 4: 50e12}, 400e12
 GPU = torch.device("cuda", 0)
 SIZES = {"hidden_dim": 256, "z_dim": 64, "ema_dim": 16, "ffn_dim": 256, "dropout": 0.1}
 DESCRIPTION = f"""\
 Nothing is computed and no GPU is needed: the layer runs on tensors without data that claim to be on a GPU, through the
-paths that a GPU has. Bytes are those of an operator's inputs and results. The time is an estimate, not a measurement:
-for each kernel {1e6 * LAUNCH:.0f} microseconds or its bytes at {BANDWIDTH / 1e12} TB/s (H100), whichever is longer.
+paths that an A100 or H100 chooses. By default it runs as --precision bf16 trains and scores: weights in float32,
+products in bfloat16 under autocast, whose copies of activations, weights and gradients are counted. In 16 bits the
+attention is Triton's, whether Triton is installed or not. Bytes are those of an operator's inputs and results. The time
+is an estimate for an H100, not a measurement: for each kernel {1e6 * LAUNCH:.0f} microseconds, its bytes at
+{BANDWIDTH / 1e12} TB/s or its matrix products at {RATES[2] / 1e12:.0f} TFLOP/s in 16 bits
+({RATE_IN_TRITON / 1e12:.0f} in Triton's kernels) and {RATES[4] / 1e12:.0f} in float32, whichever is longest.
 EMA and timestep norm are counted as for batches that fill a GPU; fewer sequences are cut into segments, and each way
 needs two or three launches more.
 """
@@ -53,7 +62,14 @@ LAUNCHES = {
 IN_PYTHON: Dict[str, Callable[..., Any]] = {
     "fairseq_mega.attention": attention.forward_of,
     "fairseq_mega.attention_backward": attention.backward_of,
+    "fairseq_mega.triton_attention": triton_flash._forward_of,
+    "fairseq_mega.triton_attention_backward": triton_flash._backward_of,
 }
+# Products of Triton's kernels: those with queries and keys, and those with values.
+TRITON = {"forward": (1, 1), "queries_gradient": (2, 1), "keys_gradient": (2, 1), "values_gradient": (1, 1)}
+# Functions that layers call and autocast computes in its type, and those that it computes in float32.
+PRODUCTS = ("addmm", "baddbmm", "bmm", "linear", "matmul", "mm")
+IN_FLOAT32 = ("cumsum", "exp", "layer_norm", "log", "pow", "rsqrt", "softmax", "softplus", "sum")
 
 
 class OnGpu(Tensor):
@@ -109,11 +125,57 @@ class _Functions(TorchFunctionMode):
         return made if isinstance(made, OnGpu) else OnGpu(made)
 
 
+class Autocast(TorchFunctionMode):
+    """Convert as autocast to bfloat16 does: torch's own finds no GPU.
+
+    A weight is copied once, as within one context of autocast.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.copies: Dict[int, Tensor] = {}
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        options, dtype = kwargs or {}, dict.fromkeys(PRODUCTS, torch.bfloat16).get(func.__name__)
+        if func.__name__ in IN_FLOAT32 and options.get("dtype") is None:
+            dtype = torch.float32
+        if dtype is not None and torch.is_autocast_enabled("cuda"):
+            args, options = tree_map_only(Tensor, lambda tensor: self.converted(tensor, dtype), (args, options))
+        return func(*args, **options)
+
+    def converted(self, tensor: Tensor, dtype: torch.dtype) -> Tensor:
+        if not tensor.is_floating_point() or tensor.dtype == dtype:
+            return tensor
+        if not (tensor.is_leaf and tensor.requires_grad):
+            return tensor.to(dtype)
+        if id(tensor) not in self.copies:
+            self.copies[id(tensor)] = tensor.to(dtype)
+        return self.copies[id(tensor)]
+
+
+@contextlib.contextmanager
+def autocast(dtype: str) -> Iterator[None]:
+    """Convert tensors if ``dtype`` is "autocast"."""
+    if dtype != "autocast":
+        yield
+        return
+    before = torch.get_autocast_dtype("cuda")
+    torch.set_autocast_enabled("cuda", True)
+    torch.set_autocast_dtype("cuda", torch.bfloat16)
+    try:
+        with Autocast():
+            yield
+    finally:
+        torch.set_autocast_enabled("cuda", False)
+        torch.set_autocast_dtype("cuda", before)
+
+
 class Launch(NamedTuple):
-    """A kernel: its operator, and the bytes that it reads and writes."""
+    """A kernel: its operator, the bytes that it reads and writes, and the seconds that its matrix products need."""
 
     operator: str
     moved: int
+    products: float = 0.0
 
 
 class Launches(TorchDispatchMode):
@@ -126,7 +188,7 @@ class Launches(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = str(func.overloadpacket)
         if name in IN_PYTHON:
-            with self, _Functions(), torch.no_grad():
+            with self, _Functions(), torch.no_grad(), mock.patch.object(triton_flash._Call, "launch", self._in_triton):
                 return IN_PYTHON[name](*args)
         results = OnGpu.__torch_dispatch__(func, types, args, kwargs)
         if not func.is_view:
@@ -135,17 +197,41 @@ class Launches(TorchDispatchMode):
             launches += name == "fairseq_mega.silu_backward" and args[3] is not None  # sums for the skip's weight
             if name == "fairseq_mega.attention_weights_backward_" and args[4] is not None:
                 launches += 2  # sums of the bias along diagonals, their total
-            self.launched += [Launch(name, moved // max(launches, 1))] * launches
+            self.launched += [
+                Launch(name, moved // max(launches, 1), _products(func, args, kwargs, results))
+            ] * launches
         return results
+
+    @property
+    def _in_triton(self) -> Callable[..., None]:
+        """The method of a call of Triton's attention that launches a kernel."""
+
+        def launch(call: triton_flash._Call, kernel: str, programs: int, *own: Any) -> None:
+            given = *own, *call.arguments.values()
+            moved = sum(tensor.nbytes for tensor in given if isinstance(tensor, Tensor))
+            a, (keys, values) = call.arguments, TRITON[kernel]
+            width = keys * a["z"] + values * a["width"]
+            operations = call.groups * attention_operations(width, call.queries, call.keys, a["CAUSAL"])
+            self.launched.append(Launch(f"triton.{kernel}", moved, operations / RATE_IN_TRITON))
+
+        return launch
 
     @property
     def seconds(self) -> float:
         """The estimate of the time."""
-        return sum(max(LAUNCH, launch.moved / BANDWIDTH) for launch in self.launched)
+        return sum(max(LAUNCH, launch.moved / BANDWIDTH, launch.products) for launch in self.launched)
 
     def by_operator(self) -> Counter[str]:
         """Count the launches of each operator."""
         return collections.Counter(launch.operator for launch in self.launched)
+
+
+def _products(func: Any, args: Any, kwargs: Any, results: Any) -> float:
+    """Return the seconds of a product of matrices by torch at RATES; 0 for other operators."""
+    formula = flop_registry.get(func.overloadpacket)
+    if formula is None or func.namespace != "aten":
+        return 0.0
+    return float(formula(*args, **(kwargs or {}), out_val=results)) / RATES[args[0].element_size()]
 
 
 @contextlib.contextmanager
@@ -160,6 +246,7 @@ def on_gpu() -> Iterator[None]:
             (native, "HAS_CUDA", True),
             (native, "has_kernel", lambda *_: True),
             (dispatch, "gpu_unsupported", lambda _: None),
+            (triton_flash, "_unusable", lambda *_: None),
             (rotary, "rotations", tables),
             (rotary, "_signed_turns", signed),
             (weights, "rotations", tables),
@@ -186,8 +273,10 @@ LAYERS: Dict[str, Callable[[], torch.nn.Module]] = {
 }
 
 
-def on_device(layer: torch.nn.Module) -> torch.nn.Module:
+def on_device(layer: torch.nn.Module, dtype: str = "float32") -> torch.nn.Module:
     """Replace the parameters and buffers of a layer by tensors that claim to be on a GPU."""
+    if dtype == "bfloat16":
+        layer.bfloat16()
     for module in layer.modules():
         for name, parameter in module._parameters.items():
             if parameter is not None:
@@ -198,17 +287,19 @@ def on_device(layer: torch.nn.Module) -> torch.nn.Module:
     return layer
 
 
-def _tokens(batch: int, length: int) -> Tensor:
-    return OnGpu(torch.empty(batch, length, 128, device="meta"))
+def _tokens(batch: int, length: int, dtype: str) -> Tensor:
+    of = torch.bfloat16 if dtype == "bfloat16" else torch.float32
+    return OnGpu(torch.empty(batch, length, 128, device="meta", dtype=of))
 
 
-def count_training(name: str, batch: int, length: int) -> Tuple[Launches, Launches]:
+def count_training(name: str, batch: int, length: int, dtype: str = "autocast") -> Tuple[Launches, Launches]:
     """Return the launches of a layer's forward and backward pass over (batch, length, 128)."""
-    layer, x, forward, backward = on_device(LAYERS[name]()).train(), _tokens(batch, length), Launches(), Launches()
-    x.requires_grad_()
+    layer, forward, backward = on_device(LAYERS[name](), dtype).train(), Launches(), Launches()
+    x = _tokens(batch, length, dtype).requires_grad_()
     with on_gpu():
-        layer(x, LayerContext())  # makes the tables of angles
-        with forward:
+        with autocast(dtype), Launches():
+            layer(x, LayerContext())  # makes the tables of angles
+        with autocast(dtype), forward:
             y = layer(x, LayerContext()).hidden
         gradient = torch.empty_like(y)
         with backward:
@@ -216,29 +307,31 @@ def count_training(name: str, batch: int, length: int) -> Tuple[Launches, Launch
     return forward, backward
 
 
-def count_step(name: str, batch: int, past: int) -> Launches:
+def count_step(name: str, batch: int, past: int, dtype: str = "autocast") -> Launches:
     """Return the launches of a step of decoding after ``past`` tokens."""
-    layer, context, launches = on_device(LAYERS[name]()).eval(), LayerContext(return_state=True), Launches()
-    with on_gpu(), torch.no_grad():
-        state = layer(_tokens(batch, past), context)
-        state = layer(_tokens(batch, 1), context, state.memory, state.cache)  # prepares the weights of steps
+    layer, context, launches = on_device(LAYERS[name](), dtype).eval(), LayerContext(return_state=True), Launches()
+    token = _tokens(batch, 1, dtype)
+    with on_gpu(), autocast(dtype), torch.no_grad():
+        with Launches():
+            state = layer(_tokens(batch, past, dtype), context)
+            state = layer(token, context, state.memory, state.cache)  # prepares the weights of steps
         with launches:
-            layer(_tokens(batch, 1), context, state.memory, state.cache)
+            layer(token, context, state.memory, state.cache)
     return launches
 
 
-def count_graph_step(name: str, batch: int) -> Launches:
+def count_graph_step(name: str, batch: int, dtype: str = "float32") -> Launches:
     """Return the kernels of a step within a CUDA graph, which is one launch for all layers together."""
-    layer, launches = on_device(LAYERS[name]()).eval(), Launches()
+    layer, launches, token = on_device(LAYERS[name](), dtype).eval(), Launches(), _tokens(batch, 1, dtype)
     attention: Any = layer.attention
     with on_gpu(), torch.no_grad():
-        state = layer(_tokens(batch, 1), LayerContext(return_state=True))
+        state = layer(token, LayerContext(return_state=True))
         cache = LayerCache(FixedCache.like(state.cache.attention, attention.heads, attention.chunk_size))
         place = place_of(torch.zeros(1, dtype=torch.long, device=GPU), attention.chunk_size)
         for _ in range(2):  # the first step prepares the weights
             launches.launched.clear()
             with launches:
-                layer(_tokens(batch, 1), LayerContext(return_state=True, place=place), state.memory, cache)
+                layer(token, LayerContext(return_state=True, place=place), state.memory, cache)
     return launches
 
 
@@ -249,7 +342,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--batch", type=int, default=16, help="sequences of a training batch (default: %(default)s)")
     add("--length", type=int, default=4096, help="their length L (default: %(default)s)")
     add("--operators", action="store_true", help="also print the launches of each operator")
-    add_common_options(parser)
+    add_common_options(parser, dtypes=("float32", "bfloat16", "autocast"))
+    parser.set_defaults(dtype="autocast")
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -257,10 +351,10 @@ def run(arguments: argparse.Namespace) -> None:
     scores: Dict[str, float] = {}
     print("| layer | pass | launches | MiB moved | ms, estimated |\n|---|---|---|---|---|")
     for name in chosen_of(arguments.models, "--models", tuple(LAYERS)):
-        forward, backward = count_training(name, arguments.batch, arguments.length)
-        parts = {"forward": forward, "backward": backward, "step": count_step(name, 1, 300)}
-        if name.endswith("-chunk"):
-            parts["step in a graph"] = count_graph_step(name, 1)
+        forward, backward = count_training(name, arguments.batch, arguments.length, arguments.dtype)
+        parts = {"forward": forward, "backward": backward, "step": count_step(name, 1, 300, arguments.dtype)}
+        if name.endswith("-chunk") and arguments.dtype != "autocast":  # which no graph has
+            parts["step in a graph"] = count_graph_step(name, 1, arguments.dtype)
         for part, found in parts.items():
             moved = sum(launch.moved for launch in found.launched)
             print(f"| {name} | {part} | {len(found.launched)} | {moved / 2**20:,.1f} | {1e3 * found.seconds:.3f} |")
