@@ -46,6 +46,13 @@ def test_all_stages_run_and_only_what_is_left_runs_again(gpu_check, monkeypatch,
         gpu_check.Check(tmp_path, {"sources": "other"})
 
 
+def test_a_stage_that_hangs_leaves_time_for_the_others(gpu_check, monkeypatch, tmp_path):
+    monkeypatch.setitem(gpu_check.LIMITS, "speed", 1)
+    stages = [gpu_check.Stage(name, "speed", [command]) for name, command in (("a", ["sleep", "60"]), ("b", ["true"]))]
+    assert gpu_check.Check(tmp_path, {}, minutes=2).run(stages) == 1
+    assert json.loads((tmp_path / "stages.json").read_text())["stages"] == {"a": "failed", "b": "passed"}
+
+
 def test_nothing_runs_without_the_extension(gpu_check, tmp_path):
     build = gpu_check.Stage("build", "setup", [["false"], ["touch", str(tmp_path / "made")]])
     assert gpu_check.Check(tmp_path, {}).run([gpu_check.Stage("test", "tests", [["true"]]), build]) == 1
@@ -68,6 +75,7 @@ def test_the_stages_of_a_gpu(gpu_check, monkeypatch):
     assert {f"tests/ops/{path.name}" for path in (REPOSITORY / "tests" / "ops").glob("test_*.py")} <= given
     speed = gpu_check.all_stages(arguments_of(gpu_check, monkeypatch, "--stage", "speed"))
     assert [stage.part for stage in speed] == ["setup", *["speed"] * 8] and len(speed[0].commands) == 1  # no building
+    assert [stage.name for stage in speed].index("tests-new") == 4  # before the longer measurements
     stages = [*found.values(), *speed]
     programs = [stage.commands[0] for stage in stages if {"--json", "--output"} & set(stage.commands[0])]
     assert len(programs) == 8 + 7
