@@ -148,7 +148,8 @@ def after_silu(module: Any, x: Tensor, factor: Optional[Tensor] = None, dropout:
 
 def _kernel_inputs(x: Tensor, weight: Tensor, bias: Optional[Tensor], path: Optional[str]) -> Optional[Tensor]:
     """Return the rows of x in the type of their product; None where PyTorch's product is chosen."""
-    if path is None and _rows(x) < FEWEST_ROWS and (MULTIPLIES_BFLOAT16 or not rounds_rows(x)):
+    small = not torch.compiler.is_compiling() and _rows(x) < FEWEST_ROWS  # a compiled graph serves any number of rows
+    if path is None and small and (MULTIPLIES_BFLOAT16 or not rounds_rows(x)):
         return None
     if x.size(-1) != weight.size(-1):
         return None  # PyTorch's product raises the error, in words that name both sizes
