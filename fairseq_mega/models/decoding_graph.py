@@ -36,8 +36,9 @@ def reason_against(decoder: Any) -> Optional[str]:
         return "a window's statistics are computed from its tokens now and then"
     if not isinstance(decoder.embedding.tokens, nn.Embedding):
         return "an adaptive input sorts tokens by their tables, into shapes that depend on the tokens"
-    if any(layer._compiled_call_impl is not None for layer in layers):
-        return "--compile makes other kernels of the layers, by itself"
+    calls = [layer._compiled_call_impl for layer in layers]
+    if any(call is not None and not hasattr(call, "leaves_out_steps") for call in calls):
+        return "torch.compile makes other kernels of the steps, by itself"
     if any(part.active for part in parts if isinstance(part, Dropout)):
         return "dropout is retained"
     inner = [*layers, decoder.embedding, *([] if decoder.final_norm is None else [decoder.final_norm])]

@@ -14,12 +14,13 @@ from torch._dynamo.testing import CompileCounterWithBackend
 from torch._dynamo.utils import counters
 
 from fairseq_mega.compat.features.compiling import VARIABLE, compile_layers
+from fairseq_mega.models.decoding_graph import reason_against
 from fairseq_mega.modules.config import MegaLayerConfig
 from fairseq_mega.modules.layer import LayerContext
 from fairseq_mega.modules.mega_layer import MegaLayer
 from fairseq_mega.modules.megalodon.config import MegalodonLayerConfig
 from fairseq_mega.modules.megalodon.layer import MegalodonLayer
-from tests.support import helpers, processes, tiny_trainings
+from tests.support import helpers, processes, tiny_lm, tiny_megalodon, tiny_trainings
 
 
 @pytest.fixture(params=["eager", pytest.param("inductor", marks=pytest.mark.exhaustive)])
@@ -133,6 +134,20 @@ def test_in_bfloat16_two_graphs_serve_all_batches(
         assert (got - want).norm() <= TOLERANCE * want.norm()
     # Some graphs are passed to "inductor" twice.
     assert counters["frames"]["ok"] == 2 and 2 <= graphs.frame_count <= 4 and not counters["graph_break"]
+
+
+@pytest.mark.parametrize("build", [tiny_lm.build, tiny_megalodon.build])
+@torch.no_grad()
+def test_single_steps_are_not_compiled(build: Any, graphs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under autocast the layers compute them, and on a GPU a CUDA graph launches their kernels."""
+    model = compiled(build().float().eval(), monkeypatch)
+    state = model.decoder.advance(torch.full((2, 11), 4))[1]
+    before = graphs.frame_count
+    assert before > 0
+    with torch.autocast("cpu", torch.bfloat16):
+        for _ in range(3):
+            state = model.decoder.advance(torch.full((2, 1), 4), state)[1]
+    assert graphs.frame_count == before and reason_against(model.decoder) is None
 
 
 def train_counting(arguments: List[str], folder: str, environment: Dict[str, str], output: Connection) -> None:

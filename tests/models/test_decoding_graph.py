@@ -218,7 +218,7 @@ REFUSED: Dict[str, Any] = {
     "hooks": ("mega", {}, watched),
     "dropout": ("mega", {}, retained),
     "parametrization": ("mega", {}, parametrized),
-    "--compile": ("mega", {}, lambda model: model.decoder.layers[0].compile()),
+    "compiled": ("mega", {}, lambda model: model.decoder.layers[0].compile()),
 }
 
 

@@ -31,3 +31,17 @@ def compile_layers(call: hooks.Call) -> typing.Iterator[None]:
     if os.environ.get(VARIABLE) == "1":
         for layer in layers_of(call.result):
             layer.compile(dynamic=True)  # one graph for batches of many lengths
+            if hasattr(layer.forward, "single_step"):
+                leave_out_steps(layer)
+
+
+def leave_out_steps(layer: typing.Any) -> None:
+    """Call a compiled layer as it was for single steps of decoding, whose functions are fast and break the graph."""
+    compiled = layer._compiled_call_impl
+
+    def run(x: typing.Any, *rest: typing.Any, **named: typing.Any) -> typing.Any:
+        is_step = x.size(1) == 1 and not layer.training
+        return (layer._call_impl if is_step else compiled)(x, *rest, **named)
+
+    run.leaves_out_steps = True  # type: ignore[attr-defined]  # for graphs of decoding
+    layer._compiled_call_impl = run
