@@ -91,6 +91,21 @@ def test_is_an_operator_of_torch(triton_device, function):
     torch.library.opcheck(torch.ops.fairseq_mega.triton_attention.default, arguments)
 
 
+def test_is_one_operator_of_a_compiled_graph(triton_device):
+    graphs = []
+
+    def keep(graph, _):
+        graphs.append(graph)
+        return graph
+
+    inputs = {name: tensor.to(triton_device, torch.float32) for name, tensor in tensors(21, 37, (3,)).items()}
+    compiled = torch.compile(attention, fullgraph=True, dynamic=True, backend=keep)
+    found = compiled(**inputs, path="triton", causal=True)
+    torch.testing.assert_close(found, attention(**inputs, path="triton", causal=True))
+    targets = [str(node.target) for node in graphs[0].graph.nodes if node.op == "call_function"]
+    assert targets.count("fairseq_mega.triton_attention.default") == 1 == len(graphs)
+
+
 @pytest.mark.parametrize("wrong", [None, 0, 1, 2, 3])
 def test_a_device_is_used_if_its_results_are_right(triton_device, wrong, monkeypatch):
     """Each gradient that differs by a twentieth is noticed."""
