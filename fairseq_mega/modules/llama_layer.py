@@ -94,6 +94,13 @@ class LlamaLayer(nn.Module):
     def attend(self, query: Tensor, key: Tensor, value: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
         """Return the attention of the last steps (B, L, d) to all steps (B, n, d)."""
         query, key, value = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in (query, key, value))
-        options = {"padding_mask": padding_mask, "dropout": self.attention_dropout.rate, "window": self.window}
-        out = multi_head_attention(query, key, value, causal=True, **options)
+        out = multi_head_attention(
+            query,
+            key,
+            value,
+            causal=True,
+            padding_mask=padding_mask,
+            dropout=self.attention_dropout.rate,
+            window=self.window,
+        )
         return out.transpose(1, 2).flatten(-2)

@@ -249,7 +249,7 @@ def run(options: argparse.Namespace, command: str) -> None:
             check_same(file, sources)
             print_line(f"{file} exists, skipped")
             continue
-        attention = {name: setting[name] for name in ("chunk_size", "attention_window") if name in setting}
+        attention: Setting = {name: setting[name] for name in ("chunk_size", "attention_window") if name in setting}
         if loaded[0] != attention:
             loaded = (attention, *load(options.path, options.data, attention, device))
         _, model, task, training = loaded
