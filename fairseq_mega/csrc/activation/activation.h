@@ -3,7 +3,7 @@
 // with a weight per column. On a GPU dropout may drop elements of the result, and x + omega s may stay without a SiLU.
 //
 // All tensors are (rows, width) and of one type, omega float32; the rows of inputs may lie apart, the gradient of the
-// output and most results are contiguous. Sums over rows are written per part.
+// output and most results are contiguous.
 #include "common/random.h"
 #include "common/rows.h"
 
@@ -20,7 +20,7 @@ struct SiluGradients {
   const void* out;
   void *x, *factor, *skip;
   int64_t stride;  // of these three, whose rows may lie apart
-  float* omega;  // (parts, width)
+  RowSums omega;
 };
 
 void silu_forward_cpu(const RowParts&, const SiluInputs&, void* out, int64_t part);

@@ -41,9 +41,9 @@ struct Cpu {
     check(in);
     for_parts(shape, [&](int64_t part) { silu_forward_cpu(shape, in, out, part); });
   }
-  static Tensor backward(const RowParts& shape, const SiluInputs& in, const SiluGradients& gradients,
-                         const Tensor& sums) {
+  static Tensor backward(const RowParts& shape, const SiluInputs& in, SiluGradients& gradients, Tensor& sums) {
     check(in);
+    gradients.omega = {sums.mutable_data_ptr<float>()};
     for_parts(shape, [&](int64_t part) { silu_backward_cpu(shape, in, gradients, part); });
     return total(sums, sums.size(0), {sums.size(1)});
   }
@@ -56,12 +56,11 @@ struct Cuda {
     DeviceOf guard(x);
     check_cuda("silu", silu_forward_cuda(shape, in, out, current_stream(x)));
   }
-  static Tensor backward(const RowParts& shape, const SiluInputs& in, const SiluGradients& gradients,
-                         const Tensor& sums) {
+  static Tensor backward(const RowParts& shape, const SiluInputs& in, SiluGradients& gradients, Tensor& sums) {
     DeviceOf guard(sums);
-    const char* op = "silu_backward";
-    if (shape.rows > 0) check_cuda(op, silu_backward_cuda(shape, in, gradients, current_stream(sums)));
-    return cuda_total(sums, sums.size(0), {sums.size(1)}, op);
+    const CudaSums all(sums, {sums.size(1)}, in.skip.data ? row_tiles(shape) : 0);
+    gradients.omega = all.memory;
+    return all.by("silu_backward", shape, [&](void* stream) { return silu_backward_cuda(shape, in, gradients, stream); });
   }
 };
 #endif
@@ -88,8 +87,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> silu_backward(Tensor grad, Tensor x, 
   Tensor grad_x = like(x), grad_factor = factor ? like(x) : absent(), grad_skip = skip ? like(x) : absent();
   const int64_t parts = skip ? call.shape.parts() : 0, width = skip ? call.shape.width : 0;
   Tensor sums = torch::stable::new_empty(x, {parts, width}, ScalarType::Float);
-  const SiluGradients gradients{g.const_data_ptr(), grad_x.mutable_data_ptr(), grad_factor.mutable_data_ptr(),
-                                grad_skip.mutable_data_ptr(), call.shape.width, sums.mutable_data_ptr<float>()};
+  SiluGradients gradients{g.const_data_ptr(), grad_x.mutable_data_ptr(), grad_factor.mutable_data_ptr(),
+                          grad_skip.mutable_data_ptr(), call.shape.width, {}};
   return {grad_x, grad_factor, grad_skip, Device::backward(call.shape, call.inputs(), gradients, sums)};
 }
 

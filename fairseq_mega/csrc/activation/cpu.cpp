@@ -34,7 +34,7 @@ FM_INLINE void silu_forward(const RowParts& shape, const SiluInputs& in, void* o
 template <CpuLevel kLevel>
 FM_INLINE void silu_backward(const RowParts& shape, const SiluInputs& in, const SiluGradients& gradients,
                              int64_t part) {
-  float* sums = in.omega ? gradients.omega + part * shape.width : nullptr;
+  float* sums = in.omega ? gradients.omega.parts + part * shape.width : nullptr;
   if (sums) std::memset(sums, 0, shape.width * sizeof(float));
   with_type(shape.dtype, [&](auto type) __attribute__((always_inline)) {
     for (int64_t i = shape.begin(part); i < shape.end(part); ++i) {

@@ -8,7 +8,7 @@
 
 namespace fm {
 
-constexpr int kLanes = 32, kRowWarps = 8, kRowThreads = kLanes * kRowWarps;
+constexpr int kLanes = kTileColumns, kRowWarps = 8, kRowThreads = kLanes * kRowWarps;
 constexpr int kRowBlocks = 4;   // of a multiprocessor at least: without a bound the compiler takes too many registers
 constexpr int kRowsAtOnce = 4;  // of a warp, read before the first is written: memory answers late
 
@@ -33,7 +33,7 @@ struct RowTile {
   int lane, warp;
 
   __device__ __forceinline__ explicit RowTile(const RowParts& shape) {
-    const int64_t tiles = (shape.width + kLanes - 1) / kLanes;
+    const int64_t tiles = row_tiles(shape);
     lane = static_cast<int>(threadIdx.x % kLanes);
     warp = static_cast<int>(threadIdx.x / kLanes);
     part = blockIdx.x / tiles;
@@ -44,7 +44,7 @@ struct RowTile {
 };
 
 inline unsigned row_blocks(const RowParts& shape) {
-  return static_cast<unsigned>(shape.parts() * ((shape.width + kLanes - 1) / kLanes));
+  return static_cast<unsigned>(shape.parts() * row_tiles(shape));
 }
 
 // Calls use(row, load(row)) for the rows of a thread.
@@ -65,19 +65,65 @@ __device__ __forceinline__ void for_rows(const RowTile& tile, const Load& load, 
   }
 }
 
-// Writes the sums over a part's rows, to (parts, kSums, width). All threads of the block call it.
+// Adds up, for every lane, kSums numbers over the warps of a block, and calls put(sum, total) in one thread for each.
+// All threads of the block call it, with a barrier between two calls.
+template <int kWarps, int kSums, class Put>
+__device__ __forceinline__ void add_warps(const float (&sums)[kSums], const Put& put) {
+  static_assert(kSums <= kWarps, "a warp adds up one sum");
+  __shared__ float shared[kWarps][kSums][kLanes];
+  const int lane = threadIdx.x % kLanes, warp = threadIdx.x / kLanes;
+#pragma unroll
+  for (int sum = 0; sum < kSums; ++sum) shared[warp][sum][lane] = sums[sum];
+  __syncthreads();
+  if (warp >= kSums) return;
+  float total = 0.f;
+  for (int other = 0; other < kWarps; ++other) total += shared[other][warp][lane];
+  put(warp, total);
+}
+
+// Adds up the kSums numbers of every lane that the parts have, `from(part, sum)`; put as above.
+template <int kWarps, int kSums, class From, class Put>
+__device__ __forceinline__ void add_parts(int64_t parts, const From& from, const Put& put) {
+  float sums[kSums] = {};
+#pragma unroll 4
+  for (int64_t part = threadIdx.x / kLanes; part < parts; part += kWarps) {
+#pragma unroll
+    for (int sum = 0; sum < kSums; ++sum) sums[sum] += from(part, sum);
+  }
+  add_warps<kWarps>(sums, put);
+}
+
+// Whether a block is the last of so many to come here, of which its threads then see all that they have written. The
+// counter is zero before the first block and after the last. All threads of the block call it.
+__device__ __forceinline__ bool is_last_block(unsigned* counter, int64_t blocks) {
+  __shared__ bool last;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    __threadfence();
+    last = atomicAdd(counter, 1u) == blocks - 1;
+    if (last) *counter = 0;
+    __threadfence();
+  }
+  __syncthreads();
+  return last;
+}
+
+// Writes the sums over a part's rows and, in the last block of a tile of columns, over all rows. All threads of the
+// block call it.
 template <int kSums>
 __device__ __forceinline__ void write_sums(const RowParts& shape, const RowTile& tile, const float (&sums)[kSums],
-                                           float* out) {
-  static_assert(kSums <= kRowWarps, "a warp adds up one sum");
-  __shared__ float shared[kRowWarps][kSums][kLanes];
-  for (int sum = 0; sum < kSums; ++sum) shared[tile.warp][sum][tile.lane] = sums[sum];
-  __syncthreads();
-  if (tile.warp < kSums && tile.column < shape.width) {
-    float total = 0.f;
-    for (int warp = 0; warp < kRowWarps; ++warp) total += shared[warp][tile.warp][tile.lane];
-    out[(tile.part * kSums + tile.warp) * shape.width + tile.column] = total;
-  }
+                                           const RowSums& out) {
+  const bool exists = tile.column < shape.width;
+  const auto place = [&](int64_t part, int sum) { return (part * kSums + sum) * shape.width + tile.column; };
+  add_warps<kRowWarps>(sums, [&](int sum, float total) {
+    if (exists) out.parts[place(tile.part, sum)] = total;
+  });
+  if (!is_last_block(out.counters + tile.column / kLanes, shape.parts())) return;
+  add_parts<kRowWarps, kSums>(
+      shape.parts(), [&](int64_t part, int sum) { return exists ? out.parts[place(part, sum)] : 0.f; },
+      [&](int sum, float total) {
+        if (exists) out.total[place(0, sum)] = total;
+      });
 }
 
 // Calls function(a value of the type of the elements): a loop for each type.

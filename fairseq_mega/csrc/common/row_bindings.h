@@ -2,6 +2,7 @@
 // What the bindings of operators on rows share: shapes, checks, threads, and sums over the parts.
 #include "common/bindings.h"
 #include "common/cuda_rows.h"
+#include "common/device.h"
 #include "common/rows.h"
 
 namespace fm {
@@ -55,6 +56,33 @@ inline Tensor total(const Tensor& parts, int64_t count, std::vector<int64_t> siz
 }
 
 #if defined(FM_WITH_CUDA)
+// Sums over rows on the GPU, and their memory.
+struct CudaSums {
+  Tensor parts, total;
+  std::optional<Tensor> counters;  // of this kernel alone
+  RowSums memory;
+
+  // parts: what has the sums of the parts; size: of the total; tiles: how many counters the kernel uses.
+  CudaSums(const Tensor& of_parts, std::vector<int64_t> size, int64_t tiles)
+      : parts(of_parts), total(torch::stable::new_empty(parts, size)), memory{parts.mutable_data_ptr<float>()} {
+    memory.total = total.mutable_data_ptr<float>();
+    memory.counters = cuda_counters(current_stream(parts), tiles);
+    if (memory.counters) return;
+    counters = torch::stable::new_empty(parts, {tiles}, ScalarType::Int);
+    torch::stable::zero_(*counters);
+    memory.counters = static_cast<unsigned*>(counters->mutable_data_ptr());
+  }
+
+  // The total, by launch(stream); zero without rows.
+  template <class Launch>
+  Tensor by(const char* op, const RowParts& shape, const Launch& launch) const {
+    Tensor sums = total;
+    if (shape.rows == 0) return torch::stable::zero_(sums);
+    check_cuda(op, launch(current_stream(sums)));
+    return sums;
+  }
+};
+
 // The same on the GPU.
 inline Tensor cuda_total(const Tensor& parts, int64_t count, std::vector<int64_t> size, const char* op) {
   Tensor sums = torch::stable::new_empty(parts, size);

@@ -18,6 +18,18 @@ struct RowParts {
   constexpr int64_t end(int64_t part) const { return std::min(rows, (part + 1) * kPartRows); }
 };
 
+// Sums over the rows of each column: those of every part, and on a GPU also their total.
+struct RowSums {
+  float* parts;                  // (parts, sums, width)
+  float* total = nullptr;        // (sums, width)
+  unsigned* counters = nullptr;  // zero, one for each kernel's tile of columns (device.h)
+};
+
+// On a GPU a block has some columns, and its warps share the rows of a part.
+constexpr int kTileColumns = 32;
+
+constexpr int64_t row_tiles(const RowParts& shape) { return (shape.width + kTileColumns - 1) / kTileColumns; }
+
 struct RowsIn {
   const void* data = nullptr;  // null: absent
   int64_t stride = 0;          // from row to row, in elements

@@ -59,7 +59,7 @@ void silu_gradients(const SiluRows& of, int64_t row, int64_t rows, int64_t colum
   void* factor = of.factor.data ? row_to(of.grad_factor, row, column) : nullptr;
   silu_backward_cpu({rows, columns, of.logits.dtype},
                     {rows_in(of.logits, row, column), rows_in(of.factor, row, column), {}, nullptr},
-                    {grad, row_to(of.grad_logits, row, column), factor, nullptr, of.grad_logits.stride, nullptr}, 0);
+                    {grad, row_to(of.grad_logits, row, column), factor, nullptr, of.grad_logits.stride, {}}, 0);
 }
 
 // Whether rows of a matrix are words as they are.

@@ -9,8 +9,8 @@ struct Cpu {
   static void forward(const RowParts& shape, const QueryKey& in, const Tensor&, void* query, void* key) {
     for_parts(shape, [&](int64_t part) { query_key_forward_cpu(shape, in, query, key, part); });
   }
-  static Tensor backward(const RowParts& shape, const QueryKey& in, const QueryKeyGradients& gradients,
-                         const Tensor& sums) {
+  static Tensor backward(const RowParts& shape, const QueryKey& in, QueryKeyGradients& gradients, Tensor& sums) {
+    gradients.coefficients = {sums.mutable_data_ptr<float>()};
     for_parts(shape, [&](int64_t part) { query_key_backward_cpu(shape, in, gradients, part); });
     return total(sums, shape.parts(), {2, 2, shape.width});
   }
@@ -23,12 +23,12 @@ struct Cuda {
     DeviceOf guard(x);
     check_cuda("query_key", query_key_forward_cuda(shape, in, query, key, current_stream(x)));
   }
-  static Tensor backward(const RowParts& shape, const QueryKey& in, const QueryKeyGradients& gradients,
-                         const Tensor& sums) {
+  static Tensor backward(const RowParts& shape, const QueryKey& in, QueryKeyGradients& gradients, Tensor& sums) {
     DeviceOf guard(sums);
-    const char* op = "query_key_backward";
-    if (shape.rows > 0) check_cuda(op, query_key_backward_cuda(shape, in, gradients, current_stream(sums)));
-    return cuda_total(sums, shape.parts(), {2, 2, shape.width}, op);
+    const CudaSums all(sums, {2, 2, shape.width}, row_tiles(shape));
+    gradients.coefficients = all.memory;
+    const auto run = [&](void* stream) { return query_key_backward_cuda(shape, in, gradients, stream); };
+    return all.by("query_key_backward", shape, run);
   }
 };
 #endif
@@ -58,8 +58,7 @@ std::tuple<Tensor, Tensor> query_key_backward(Tensor grad_query, Tensor grad_key
   Tensor grad_x = like(x);
   Tensor sums = torch::stable::new_empty(x, {shape.parts(), 4, shape.width}, ScalarType::Float);
   const QueryKey in{rows_in(rows), scales.const_data_ptr<float>(), nullptr};
-  const QueryKeyGradients gradients{q.const_data_ptr(), k.const_data_ptr(), grad_x.mutable_data_ptr(),
-                                    sums.mutable_data_ptr<float>()};
+  QueryKeyGradients gradients{q.const_data_ptr(), k.const_data_ptr(), grad_x.mutable_data_ptr(), {}};
   return {grad_x, Device::backward(shape, in, gradients, sums)};
 }
 

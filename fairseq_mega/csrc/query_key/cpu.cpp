@@ -29,7 +29,7 @@ FM_INLINE void query_key_forward(const RowParts& shape, const QueryKey& in, void
 template <CpuLevel kLevel>
 FM_INLINE void query_key_backward(const RowParts& shape, const QueryKey& in, const QueryKeyGradients& gradients,
                                   int64_t part) {
-  float* sums = gradients.coefficients + part * 4 * shape.width;
+  float* sums = gradients.coefficients.parts + part * 4 * shape.width;
   std::memset(sums, 0, 4 * shape.width * sizeof(float));
   with_type(shape.dtype, [&](auto type) __attribute__((always_inline)) {
     for (int64_t i = shape.begin(part); i < shape.end(part); ++i) {

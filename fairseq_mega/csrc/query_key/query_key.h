@@ -4,7 +4,7 @@
 //   s = SiLU(x),    query = kappa_0 s + mu_0,    key = kappa_1 s + mu_1
 //
 // All tensors are (rows, width) and of one type, what a column has float32; rows of x may lie apart, the others are
-// contiguous. Sums over rows are written per part.
+// contiguous.
 #include "common/rows.h"
 
 namespace fm {
@@ -17,7 +17,7 @@ struct QueryKey {
 struct QueryKeyGradients {
   const void *query, *key;
   void* x;
-  float* coefficients;  // (parts, 4, width): of kappa, then of mu
+  RowSums coefficients;  // four a column: of kappa, then of mu
 };
 
 void query_key_forward_cpu(const RowParts&, const QueryKey&, void* query, void* key, int64_t part);

@@ -59,7 +59,7 @@ struct Cpu {
   static Tensor backward(const Rotary& call, const Tensor& x, RotaryGradients gradients) {
     const RotaryInputs in = call.inputs();
     Tensor parts = coefficients(call, x);
-    gradients.coefficients = parts.mutable_data_ptr<float>();
+    gradients.coefficients = {parts.mutable_data_ptr<float>()};
     for_parts(call.shape, [&](int64_t part) { rotary_backward_cpu(call.shape, in, gradients, part); });
     Tensor sums = torch::stable::sum(parts, std::vector<int64_t>{0});
     float* of_scale = sums.mutable_data_ptr<float>();
@@ -79,11 +79,11 @@ struct Cuda {
   }
   static Tensor backward(const Rotary& call, const Tensor& x, RotaryGradients gradients) {
     DeviceOf guard(x);
-    const char* op = "rotary_query_key_backward";
-    Tensor parts = coefficients(call, x);
-    gradients.coefficients = parts.mutable_data_ptr<float>();
-    if (x.numel() > 0) check_cuda(op, rotary_backward_cuda(call.shape, call.inputs(), gradients, current_stream(x)));
-    return cuda_total(parts, parts.size(0), {4, call.shape.width}, op);
+    const RotaryShape& shape = call.shape;
+    const CudaSums all(coefficients(call, x), {4, shape.width}, shape.heads * shape.blocks_of_head());
+    gradients.coefficients = all.memory;
+    const auto run = [&](void* stream) { return rotary_backward_cuda(shape, call.inputs(), gradients, stream); };
+    return all.by("rotary_query_key_backward", shape, run);
   }
 };
 #endif
@@ -109,7 +109,7 @@ std::tuple<Tensor, Tensor> rotary_query_key_backward(Tensor grad_query, Tensor g
   check_like(grad_key, x, op, "the key's gradient");
   const Tensor q = packed(grad_query), k = packed(grad_key);
   Tensor grad_x = like(x);
-  return {grad_x, Device::backward(call, x, {q.const_data_ptr(), k.const_data_ptr(), grad_x.mutable_data_ptr()})};
+  return {grad_x, Device::backward(call, x, {q.const_data_ptr(), k.const_data_ptr(), grad_x.mutable_data_ptr(), {}})};
 }
 
 }  // namespace

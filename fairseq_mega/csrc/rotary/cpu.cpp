@@ -89,7 +89,7 @@ FM_INLINE void backward(const RotaryShape& shape, const RotaryInputs& in, const 
                         int64_t part) {
   constexpr int kN = kVector<kLevel>;
   const int64_t width = shape.width;
-  float* sums = gradients.coefficients + part * 4 * width;
+  float* sums = gradients.coefficients.parts + part * 4 * width;
   std::memset(sums, 0, 4 * width * sizeof(float));
   std::vector<float> kept(static_cast<size_t>(shape.features));  // gradient of n
   with_type(shape.dtype, [&](auto type) __attribute__((always_inline)) {

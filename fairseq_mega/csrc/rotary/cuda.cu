@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kWarps = 16, kThreads = kWarps * kLanes;
 constexpr int kForwardRows = 64;  // of a block
-constexpr int kPairs = 2;         // whose sums a lane has in the backward pass; a block has 32 times as many
+constexpr int kPairs = kBlockFeatures / 2 / kLanes;  // whose sums a lane has in the backward pass
 
 struct Pair {
   float a, b;
@@ -101,11 +101,11 @@ __device__ __forceinline__ Gradients gradients_of(const RotaryShape& shape, cons
 // A block has some features of one head, in a part of the rows.
 template <class T>
 __global__ void __launch_bounds__(kThreads, 2)
-    rotary_backward_kernel(RotaryShape shape, RotaryInputs in, RotaryGradients gradients, int64_t blocks_of_head) {
-  __shared__ float shared[kWarps][8][kLanes];
+    rotary_backward_kernel(RotaryShape shape, RotaryInputs in, RotaryGradients gradients) {
   const int lane = threadIdx.x % kLanes, warp = threadIdx.x / kLanes;
-  const int64_t head_index = blockIdx.x / blocks_of_head % shape.heads, part = blockIdx.x / blocks_of_head / shape.heads;
-  const int64_t first = blockIdx.x % blocks_of_head * 2 * kPairs * kLanes + 2 * lane;  // of the lane's features
+  const int64_t blocks = shape.blocks_of_head(), tile = blockIdx.x % (shape.heads * blocks);
+  const int64_t head_index = tile / blocks, part = blockIdx.x / (shape.heads * blocks);
+  const int64_t first = tile % blocks * kBlockFeatures + 2 * lane;  // of the lane's features
   const float share = 1.f / static_cast<float>(shape.features), unit = in.unit == 0.f ? 1.f : in.unit;
   float sums[kPairs][8] = {};  // of scales, then of offsets: query a, b, key a, b
   for (int64_t row = shape.begin(part) + warp; row < shape.end(part); row += kWarps) {
@@ -135,17 +135,25 @@ __global__ void __launch_bounds__(kThreads, 2)
       }
     }
   }
+  const RowSums& out = gradients.coefficients;
+  const auto exists = [&](int p) { return first + p * 2 * kLanes < shape.features; };
+  const auto place = [&](int64_t part, int p, int sum) {
+    return (part * 4 + sum / 2) * shape.width + head_index * shape.features + first + p * 2 * kLanes + sum % 2;
+  };
 #pragma unroll
   for (int p = 0; p < kPairs; ++p) {
-    const int64_t i = first + p * 2 * kLanes;
-    for (int sum = 0; sum < 8; ++sum) shared[warp][sum][lane] = sums[p][sum];
+    add_warps<kWarps>(sums[p], [&](int sum, float total) {
+      if (exists(p)) out.parts[place(part, p, sum)] = sum < 4 ? total * unit : total;
+    });
     __syncthreads();
-    if (warp < 8 && i < shape.features) {
-      float total = 0.f;
-      for (int other = 0; other < kWarps; ++other) total += shared[other][warp][lane];
-      const int64_t column = head_index * shape.features + i + warp % 2;
-      gradients.coefficients[(part * 4 + warp / 2) * shape.width + column] = warp < 4 ? total * unit : total;
-    }
+  }
+  if (!is_last_block(out.counters + tile, shape.parts())) return;
+  for (int p = 0; p < kPairs; ++p) {
+    add_parts<kWarps, 8>(
+        shape.parts(), [&](int64_t part, int sum) { return exists(p) ? out.parts[place(part, p, sum)] : 0.f; },
+        [&](int sum, float total) {
+          if (exists(p)) out.total[place(0, p, sum)] = total;
+        });
     __syncthreads();
   }
 }
@@ -162,9 +170,8 @@ int rotary_forward_cuda(const RotaryShape& shape, const RotaryInputs& in, void* 
 int rotary_backward_cuda(const RotaryShape& shape, const RotaryInputs& in, const RotaryGradients& gradients,
                          void* stream) {
   const auto kernel = with_cuda_type(shape.dtype, [](auto type) { return rotary_backward_kernel<decltype(type)>; });
-  const int64_t most = 2 * kPairs * kLanes, blocks_of_head = (shape.features + most - 1) / most;
-  const auto blocks = static_cast<unsigned>(shape.parts() * shape.heads * blocks_of_head);
-  FM_LAUNCH(blocks, kThreads, 0, stream, kernel)(shape, in, gradients, blocks_of_head);
+  const auto blocks = static_cast<unsigned>(shape.parts() * shape.heads * shape.blocks_of_head());
+  FM_LAUNCH(blocks, kThreads, 0, stream, kernel)(shape, in, gradients);
   return FM_LAST_ERROR();
 }
 

@@ -5,10 +5,12 @@
 //   n = x / sqrt(mean(x^2) + eps),    v_j = offset_j + n scale_j,    y_j = v_j turned by the angles of t
 //
 // All tensors are (rows, heads E) and of one type, what a column has float32; rows of x may lie apart, the others are
-// contiguous. Sums over rows are written per part.
+// contiguous.
 #include "common/rows.h"
 
 namespace fm {
+
+constexpr int kBlockFeatures = 128;  // of a head: the most that a block of a GPU has in the backward pass
 
 struct RotaryShape : RowParts {
   int64_t length;           // rows of each sequence
@@ -16,6 +18,7 @@ struct RotaryShape : RowParts {
   int64_t first, reach;     // position of a sequence's first row; positions of the table
   float eps;
 
+  constexpr int64_t blocks_of_head() const { return (features + kBlockFeatures - 1) / kBlockFeatures; }
   constexpr int64_t position(int64_t row) const { return (first + row % length) % reach; }
 };
 
@@ -30,7 +33,7 @@ struct RotaryInputs {
 struct RotaryGradients {
   const void *query, *key;
   void* x;
-  float* coefficients;          // (parts, 4, heads E): of scale (on a GPU of what `unit` makes it of), then of offset
+  RowSums coefficients;         // four a column: of scale (on a GPU of what `unit` makes it of), then of offset
 };
 
 void rotary_forward_cpu(const RotaryShape&, const RotaryInputs&, void* query, void* key, int64_t part);

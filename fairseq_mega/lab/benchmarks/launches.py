@@ -56,7 +56,6 @@ LAUNCHES = {
     "fairseq_mega.ema_scan": 2,  # tables, scan
     "fairseq_mega.ema_scan_backward": 2,
     "fairseq_mega.timestep_norm_backward": 4,  # two for the statistics of tiles, the last adds up sums of parts
-    **dict.fromkeys(("fairseq_mega.query_key_backward", "fairseq_mega.rotary_query_key_backward"), 2),  # sums of parts
 }
 # Operators of ours in Python, whose own operators are counted.
 IN_PYTHON: Dict[str, Callable[..., Any]] = {
@@ -194,7 +193,6 @@ class Launches(TorchDispatchMode):
         if not func.is_view:
             moved = sum(tensor.nbytes for tensor in tree_leaves((args, kwargs, results)) if isinstance(tensor, Tensor))
             launches = LAUNCHES.get(name, 1)
-            launches += name == "fairseq_mega.silu_backward" and args[3] is not None  # sums for the skip's weight
             if name == "fairseq_mega.attention_weights_backward_" and args[4] is not None:
                 launches += 2  # sums of the bias along diagonals, their total
             self.launched += [
