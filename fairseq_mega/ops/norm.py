@@ -10,17 +10,28 @@ from .common import apex_norms, native
 from .common.dispatch import Operator, Path, kernels_unavailable
 from .common.recompute import inputs_of, keep_operator
 
-
-def _supports_result(x: Tensor, dtype: Optional[torch.dtype]) -> bool:
-    return dtype in (None, x.dtype) or (dtype == torch.bfloat16 and x.dtype == torch.float32)
+MOST_COLUMNS = 4096  # of a row in the kernels for GPUs
 
 
-PATHS = Operator("norm", Path("reference"), Path("native", kernels_unavailable, native.DTYPES, suits=_supports_result))
+def _suits(x: Tensor, dtype: Optional[torch.dtype], plain: bool) -> bool:
+    same = dtype in (None, x.dtype)
+    if plain and same and x.is_cuda and x.dtype != torch.float32:
+        return False  # PyTorch's kernel reads coefficients of half precision as they are
+    return same or (dtype == torch.bfloat16 and x.dtype == torch.float32)
 
 
-def on_gpu(x: Tensor) -> bool:
+def _unavailable(x: Tensor, *call: Any) -> Optional[str]:
+    if x.is_cuda and x.size(-1) > MOST_COLUMNS:
+        return f"kernels for GPUs hold rows of at most {MOST_COLUMNS} columns, found {x.size(-1)}"
+    return kernels_unavailable(x)
+
+
+PATHS = Operator("norm", Path("reference"), Path("native", _unavailable, native.DTYPES, suits=_suits))
+
+
+def for_apex(x: Tensor) -> bool:
     """Return whether apex may have kernels for x; its rules apply to no other tensor."""
-    return x.is_cuda
+    return x.is_cuda and not torch.compiler.is_compiling() and apex_norms.kernels() is not None
 
 
 def row_norm(
@@ -30,18 +41,20 @@ def row_norm(
     *,
     centred: bool,
     eps: float,
+    origin: float = 0.0,
     dtype: Optional[torch.dtype] = None,
     path: Optional[str] = None,
 ) -> Tensor:
-    """Layer norm or RMS norm of every row, ``weight (x - m) / sqrt(mean((x - m)^2) + eps) + bias``.
+    """Layer norm or RMS norm of every row, ``(weight + origin) (x - m) / sqrt(mean((x - m)^2) + eps) + bias``.
 
     Args:
         x: (..., D); statistics in at least float32.
         weight, bias: (D,), of any floating type, or None for one and zero; the weight of an RMS norm may be one number.
         centred: m is the mean of the row (layer norm); else zero (RMS norm).
         eps: added to the variance.
+        origin: that the weight counts from, in float32 at least; the kernels add it.
         dtype: of the result, None for that of x.
-        path: as in :func:`.gate.gated_residual`; the kernels are for CPUs; on other devices "native" is PyTorch's.
+        path: as in :func:`.gate.gated_residual`.
 
     Returns:
         (..., D).
@@ -49,23 +62,31 @@ def row_norm(
     Source: Ba et al., 2016; Zhang and Sennrich, NeurIPS 2019.
     """
     if weight is not None and not centred and weight.numel() < x.size(-1):
-        if path is None and on_gpu(x):  # apex has kernels for D weights or none
+        if path is None and for_apex(x):  # apex has kernels for D weights or none
             y = row_norm(x, centred=centred, eps=eps, dtype=dtype)
             return y * weight.to(y.dtype)
         weight = weight.expand(x.size(-1))
-    if path is None and on_gpu(x):
-        dtype = x.dtype if dtype is None else dtype
-        if weight is not None and not centred:  # apex requires one type
-            x = x.to(torch.promote_types(x.dtype, weight.dtype))
-        fused = apex_norms.row_norm(x, weight, bias, centred, eps)
+    if path is None and for_apex(x):
+        scale = counted_from(weight, origin)
+        # apex requires one type
+        given = x if scale is None or centred else x.to(torch.promote_types(x.dtype, scale.dtype))
+        fused = apex_norms.row_norm(given, scale, bias, centred, eps)
         if fused is not None:
-            return fused.to(dtype)
-    if path is None and not torch.is_grad_enabled():
-        return row_norm_reference(x, weight, bias, centred, eps, dtype)  # choosing a path would take longer
-    if PATHS.choose(path, x, dtype) == "native" and x.device.type == "cpu":
+            return fused.to(x.dtype if dtype is None else dtype)
+    if path is None and not torch.is_grad_enabled() and x.device.type == "cpu":  # choosing a path would take longer
+        return row_norm_reference(x, counted_from(weight, origin), bias, centred, eps, dtype)
+    plain = centred and origin == 0.0 and weight is not None and weight.dtype == x.dtype
+    if PATHS.choose(path, x, dtype, plain) == "native":
         columns = (None if column is None else column.to(torch.float32) for column in (weight, bias))
-        return native.operators.row_norm(x, *columns, centred, eps, dtype not in (None, x.dtype))
-    return row_norm_reference(x, weight, bias, centred, eps, dtype)
+        return native.operators.row_norm(x, *columns, centred, eps, origin, dtype not in (None, x.dtype))
+    return row_norm_reference(x, counted_from(weight, origin), bias, centred, eps, dtype)
+
+
+def counted_from(weight: Optional[Tensor], origin: float) -> Optional[Tensor]:
+    """Return ``weight + origin``, in float32 at least: bfloat16 has three digits near one."""
+    if weight is None or origin == 0.0:
+        return weight
+    return weight.to(torch.promote_types(weight.dtype, torch.float32)) + origin
 
 
 def row_norm_reference(
@@ -86,19 +107,18 @@ def row_norm_reference(
 def _register(namespace: str) -> None:
     operators = getattr(torch.ops, namespace)
 
-    def fake(x: Tensor, weight: Any, bias: Any, centred: bool, eps: float, narrow: bool) -> Tensor:
-        return x.new_empty(x.shape, dtype=torch.bfloat16 if narrow else x.dtype)
+    def fake(x: Tensor, *rest: Any) -> Tensor:
+        return x.new_empty(x.shape, dtype=torch.bfloat16 if rest[-1] else x.dtype)
 
     def fake_backward(grad: Tensor, x: Tensor, *rest: Any) -> Tuple[Tensor, Tensor]:
-        parts = -(-x.numel() // max(x.size(-1), 1) // 256)
-        return x.new_empty(x.shape), x.new_empty(parts, 2, x.size(-1), dtype=torch.float32)
+        return x.new_empty(x.shape), x.new_empty(2, x.size(-1), dtype=torch.float32)
 
     def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
         x, weight, bias, *options = inputs_of(ctx)
         ctx.inputs = None
-        grad_x, parts = operators.row_norm_backward(grad, x, weight, *options)
-        of_weight, of_bias = parts.sum(0)
-        return grad_x, *(None if c is None else g for c, g in ((weight, of_weight), (bias, of_bias))), None, None, None
+        grad_x, sums = operators.row_norm_backward(grad, x, weight, *options)
+        found = (None if c is None else g for c, g in zip((weight, bias), sums.unbind()))
+        return grad_x, *found, *(None for _ in options)
 
     torch.library.register_fake(f"{namespace}::row_norm")(fake)
     torch.library.register_fake(f"{namespace}::row_norm_backward")(fake_backward)

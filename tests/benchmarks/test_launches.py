@@ -13,8 +13,8 @@ pytestmark = pytest.mark.skipif(native.PROBLEM is not None, reason=f"no compiled
 
 # Launches forward, backward and of a step of decoding: more than these are slower on a GPU, fewer are an improvement.
 # In float32, and under autocast, whose copies are launches too.
-COUNTS = {"mega": (21, 46, 19), "mega-chunk": (21, 44, 19), "megalodon-chunk": (25, 43, 22)}
-IN_BFLOAT16 = {"mega": (32, 54, 24), "mega-chunk": (32, 52, 24), "megalodon-chunk": (35, 49, 27)}
+COUNTS = {"mega": (21, 44, 19), "mega-chunk": (21, 42, 19), "megalodon-chunk": (23, 41, 20)}
+IN_BFLOAT16 = {"mega": (32, 52, 24), "mega-chunk": (32, 50, 24), "megalodon-chunk": (33, 47, 25)}
 KERNELS = ("queries_gradient", "keys_gradient", "values_gradient")
 
 
@@ -78,7 +78,7 @@ def test_products_and_bytes_of_attention_in_triton():
     assert wide + 4 * rows <= attention.moved < 1.01 * wide + 4 * rows
 
 
-@pytest.mark.parametrize(("name", "most"), [("mega-chunk", 20), ("megalodon-chunk", 29)])
+@pytest.mark.parametrize(("name", "most"), [("mega-chunk", 20), ("megalodon-chunk", 21)])
 def test_a_step_in_a_graph(name, most):
     assert len(launches.count_graph_step(name, 1).launched) <= most
 

@@ -25,7 +25,7 @@ def used(monkeypatch: pytest.MonkeyPatch) -> Iterator[List[str]]:
         return possible(Disguised(x), weight)  # type: ignore[arg-type]
 
     monkeypatch.setattr(apex_norms, "possible", on_a_gpu)
-    monkeypatch.setattr("fairseq_mega.ops.norm.on_gpu", lambda x: True)
+    monkeypatch.setattr("fairseq_mega.ops.norm.for_apex", lambda x: True)
     for cached in (apex_norms.kernels, apex_norms.mode):
         cached.cache_clear()
     assert apex_norms.kernels() is not None

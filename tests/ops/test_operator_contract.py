@@ -99,6 +99,10 @@ ON_GPUS = {
     "silu": Case(partial(silu, path="native"), {**dict.fromkeys(("x", "factor", "skip"), ROW), "omega": (D,)}),
     "query and key": Case(partial(query_key, path="native"), {"x": ROW, "kappa": (2, D), "mu": (2, D)}),
     "rotary": Case(turned, {"x": ROW, **dict.fromkeys(("scale", "offset"), (2, 2, D // 2))}),
+    **{
+        kind: Case(partial(row_norm, centred=centred, eps=1e-5, path="native"), {"x": ROW, **columns})
+        for kind, centred, columns in (("layer norm", True, COLUMNS), ("rms norm", False, {"weight": (D,)}))
+    },
 }
 CASES = {
     **ON_GPUS,
@@ -107,10 +111,6 @@ CASES = {
         lambda **given: attention(**halves(given), causal=True, path="native_blocks"), dict.fromkeys("qkv", ROW)
     ),
     "dropout": Case(lambda x: dropout(x, 0.3, path="native"), {"x": ROW}),
-    **{
-        kind: Case(partial(row_norm, centred=centred, eps=1e-5, path="native"), {"x": ROW, **columns})
-        for kind, centred, columns in (("layer norm", True, COLUMNS), ("rms norm", False, {"weight": (D,)}))
-    },
     "cross entropy": Case(losses, {"logits": ROW}),
     "linear": Case(partial(linear, path="native"), MAP),
     "linear in bfloat16": Case(lambda **given: linear(**halves(given), path="native"), MAP),

@@ -51,6 +51,7 @@ def recorded(kernel_device, monkeypatch) -> Dict[str, List[Arguments]]:
         calls.run_attention(torch.bfloat16, ("native",))
         calls.run_gate_and_statistics(torch.float32)
         calls.run_activations(torch.float32)
+        calls.run_norms(torch.float32)
         calls.run_ema_steps()
         calls.backward(ring_convolution(calls.draw(2, 5, 4), torch.randn(4, 32).requires_grad_()))
     return found.kept

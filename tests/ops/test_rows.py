@@ -1,8 +1,6 @@
-"""The contract of operators on rows: outputs and every gradient of their kernels are those of the definitions.
+"""The contract of operators on rows: outputs and every gradient of their kernels are those of the definitions."""
 
-The kernels are for CPUs and, but for those of norms, for GPUs.
-"""
-
+import functools
 from typing import Any, Callable, Dict, NamedTuple, Tuple
 
 import pytest
@@ -46,11 +44,11 @@ def query_key_defined(x, kappa, mu):
     return torch.cat([kappa[0] * shared + mu[0], kappa[1] * shared + mu[1]], dim=-1)
 
 
-def norm_defined(centred):
+def norm_defined(centred, origin):
     def definition(x, weight=None, bias=None):
         distance = x - x.mean(-1, keepdim=True) if centred else x
         y = distance / torch.sqrt(distance.square().mean(-1, keepdim=True) + EPS)
-        y = y if weight is None else y * weight
+        y = y if weight is None else y * (weight + origin)
         return y if bias is None else y + bias
 
     return definition
@@ -62,8 +60,9 @@ def gate_defined(residual, update, candidate, addend=None):
     return gate * candidate + (1 - gate) * residual
 
 
-def norm(centred, *names):
-    return Rows(lambda **given: row_norm(**given, centred=centred, eps=EPS), norm_defined(centred), ("x", *names))
+def norm(centred, *names, origin=0.0):
+    run = functools.partial(row_norm, centred=centred, eps=EPS, origin=origin)
+    return Rows(run, norm_defined(centred, origin), ("x", *names))
 
 
 GATE = ("residual", "update", "candidate", "addend")
@@ -79,11 +78,13 @@ OPERATORS: Dict[str, Rows] = {
     "scaled rms norm": norm(False, "weight"),
     "layer norm": norm(True),
     "scaled layer norm": norm(True, "weight", "bias"),
+    "rms norm scaled from one": norm(False, "weight", origin=1.0),
+    "layer norm scaled from one": norm(True, "weight", "bias", origin=1.0),
     "update gate": Rows(gated_residual, gate_defined, GATE[:3]),
     "update gate of a sum": Rows(gated_residual, gate_defined, GATE),
 }
-WHERE = [(name, place) for name in OPERATORS for place in (kernels.CPU if "norm" in name else kernels.KERNELS)]
-SHAPES = [(1,), (7,), (2, 5, 9), (2, 3, 128), (300, 33), (0, 4), (1, 1, 16), (513, 16), (3, 130)]
+WHERE = [(name, place) for name in OPERATORS for place in kernels.KERNELS]
+SHAPES = [(1,), (7,), (2, 5, 9), (2, 3, 128), (300, 33), (0, 4), (1, 1, 16), (513, 16), (3, 130), (5, 600)]
 
 
 @pytest.fixture
@@ -175,14 +176,21 @@ def test_rows_may_lie_apart(name, place, select):
             torch.testing.assert_close(found, want)
 
 
-@pytest.mark.parametrize("name", [name for name in OPERATORS if "norm" in name])
-def test_norms_into_bfloat16_and_of_rows_far_from_zero(cpu_level, name):
-    names = OPERATORS[name].names
-    compare(name, tensors((5, 37), names), "cpu", result=torch.bfloat16)
-    compare(name, tensors((6, 40), names, offset=1000.0), "cpu")
+@pytest.mark.parametrize(("name", "place"), [pair for pair in WHERE if "norm" in pair[0]])
+def test_norms_into_bfloat16_and_of_rows_far_from_zero(name, place, select):
+    device, names = select(place), OPERATORS[name].names
+    compare(name, tensors((5, 37), names), device, result=torch.bfloat16)
+    compare(name, tensors((6, 40), names, offset=1000.0), device)
     zeros = tensors((4, 37), names)
     zeros["x"][1:3] = 0.0
-    compare(name, zeros, "cpu")
+    compare(name, zeros, device)
+
+
+@pytest.mark.parametrize("place", kernels.KINDS[1:])
+def test_gpus_norm_rows_of_some_width(place, select):
+    x = torch.randn(2, 4097, device=select(place))
+    with pytest.raises(RuntimeError, match="4096 columns, found 4097"):
+        row_norm(x, centred=True, eps=EPS, path="native")
 
 
 def test_silu_of_any_number(cpu_level):

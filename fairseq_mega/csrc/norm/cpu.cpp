@@ -74,7 +74,7 @@ FM_INLINE void forward(const NormShape& shape, const NormInputs& in, void* y, in
       for_each_vector<kN>(shape.width, [&](auto span) __attribute__((always_inline)) {
         using Span = decltype(span);
         auto value = s.distance(x, span, type) * s.scale;
-        if (in.weight) value *= read<Span>(in.weight, span, kFloat);
+        if (in.weight) value *= read<Span>(in.weight, span, kFloat) + shape.origin;
         if (in.bias) value += read<Span>(in.bias, span, kFloat);
         write(to, span, result, value);
       });
@@ -86,7 +86,7 @@ template <CpuLevel kLevel>
 FM_INLINE void backward(const NormShape& shape, const NormInputs& in, const NormGradients& gradients, int64_t part) {
   constexpr int kN = kVector<kLevel>;
   const float share = 1.f / static_cast<float>(shape.width);
-  float *of_weight = gradients.coefficients + part * 2 * shape.width, *of_bias = of_weight + shape.width;
+  float *of_weight = gradients.coefficients.parts + part * 2 * shape.width, *of_bias = of_weight + shape.width;
   std::memset(of_weight, 0, 2 * shape.width * sizeof(float));
   with_types(shape, [&](auto type, auto result) __attribute__((always_inline)) {
     for (int64_t i = shape.begin(part); i < shape.end(part); ++i) {
@@ -96,7 +96,7 @@ FM_INLINE void backward(const NormShape& shape, const NormInputs& in, const Norm
       const Statistics s = statistics<kN>(shape, x, type);
       const auto weighted = [&](auto span) __attribute__((always_inline)) {
         auto h = read(grad, span, result);
-        if (in.weight) h *= read<decltype(span)>(in.weight, span, kFloat);
+        if (in.weight) h *= read<decltype(span)>(in.weight, span, kFloat) + shape.origin;
         return h;
       };
       typename Lanes<kN>::Floats sums = {};  // of h; zero where there are no elements, as the gradient is read

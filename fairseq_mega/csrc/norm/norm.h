@@ -1,14 +1,13 @@
 #pragma once
 // Layer norm and RMS norm of rows, in one pass over memory each way:
 //
-//   y = n weight + bias,   n = (x - m) r,   r = 1 / sqrt(mean((x - m)^2) + eps)
+//   y = n (weight + origin) + bias,   n = (x - m) r,   r = 1 / sqrt(mean((x - m)^2) + eps)
 //
-// where m is the mean of the row (layer norm) or zero (RMS norm). Backward, with h = grad_y weight:
+// where m is the mean of the row (layer norm) or zero (RMS norm). Backward, with h = grad_y (weight + origin):
 //
 //   grad_x = r (h - mean(h) - n mean(h n))          without mean(h) where m is zero
 //
-// Only x is kept: r and m are computed again. All are (rows, width); the rows of x may lie apart. Computed in float32;
-// sums over rows are written per part.
+// Only x is kept: r and m are computed again. All are (rows, width); the rows of x may lie apart. Computed in float32.
 #include "common/rows.h"
 
 namespace fm {
@@ -16,8 +15,14 @@ namespace fm {
 struct NormShape : RowParts {              // whose type is that of x and its gradient
   DType result_dtype = DType::kFloat32;  // of y and its gradient: the same, or bfloat16 where x is float32
   bool centred = true;                   // whether the mean is taken off
-  float eps = 0.f;
+  float eps = 0.f, origin = 0.f;
 };
+
+constexpr int64_t kMostNormColumns = 4096;  // on a GPU, where threads hold a row
+
+// On a GPU, rows of a part of the backward pass: at most 256 parts, as one block adds up their sums.
+constexpr int64_t norm_part_rows(int64_t rows) { return 8 * std::max<int64_t>(1, (rows + 2047) / 2048); }
+constexpr int64_t norm_parts(int64_t rows) { return (rows + norm_part_rows(rows) - 1) / norm_part_rows(rows); }
 
 struct NormInputs {
   const void* x;
@@ -28,10 +33,12 @@ struct NormInputs {
 struct NormGradients {
   const void* y;
   void* x;
-  float* coefficients;  // (parts, 2, width): of weight, then of bias
+  RowSums coefficients;  // two a column: of weight, then of bias
 };
 
 void norm_forward_cpu(const NormShape&, const NormInputs&, void* y, int64_t part);
 void norm_backward_cpu(const NormShape&, const NormInputs&, const NormGradients&, int64_t part);
+int norm_forward_cuda(const NormShape&, const NormInputs&, void* y, void* stream);
+int norm_backward_cuda(const NormShape&, const NormInputs&, const NormGradients&, void* stream);
 
 }  // namespace fm

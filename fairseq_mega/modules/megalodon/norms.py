@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_mega.modules.documents import Documents
-from fairseq_mega.modules.norm import EPS, rms_norm
+from fairseq_mega.modules.norm import EPS
 from fairseq_mega.ops.decoding import StepNorm, step_norm
-from fairseq_mega.ops.norm import row_norm
+from fairseq_mega.ops.norm import counted_from, row_norm
 from fairseq_mega.ops.timestep_norm import TimestepNormState, fresh_statistics, timestep_norm
 
 
@@ -43,8 +43,8 @@ class ScaledNorm(nn.Module):
 
     @property
     def scale(self) -> Optional[Tensor]:
-        """``weight + 1`` (D,), in float32 at least: bfloat16 has three digits near one."""
-        return None if self.weight is None else at_least_float32(self.weight) + 1
+        """``weight + 1`` (D,), in float32 at least."""
+        return counted_from(self.weight, 1.0)
 
     def of_step(self) -> Optional[StepNorm]:
         """Return scale and shift in the form of the kernels for single steps, or None."""
@@ -61,14 +61,14 @@ class RMSNorm(ScaledNorm):
         super().__init__(dim, affine, shift=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        return rms_norm(x, self.scale)
+        return row_norm(x, self.weight, centred=False, eps=EPS, origin=1.0)
 
 
 class LayerNorm(ScaledNorm):
     """``(weight + 1) (x - mean) / sqrt(variance + eps) + bias`` over the features, computed in float32 at least."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return row_norm(x, self.scale, self.bias, centred=True, eps=EPS)
+        return row_norm(x, self.weight, self.bias, centred=True, eps=EPS, origin=1.0)
 
 
 class TimestepNorm(ScaledNorm):

@@ -1,6 +1,6 @@
-"""Cases of operators on rows: activations, and queries and keys of both models."""
+"""Cases of operators on rows: activations, norms, and queries and keys of both models."""
 
-from typing import Any, Callable, Iterator, Tuple
+from typing import Any, Callable, Iterator, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -28,13 +28,21 @@ def apart(inputs: Results) -> Results:
 
 
 def case(
-    title: str, rows: Results, columns: Results, formula: Callable[..., Results], run: Callable[..., Results]
+    title: str,
+    rows: Results,
+    columns: Results,
+    formula: Callable[..., Results],
+    run: Callable[..., Results],
+    dtype: Optional[torch.dtype] = None,
 ) -> Case:
-    """A case whose gradients of results are random; ``run`` gets the gradients of the results and all inputs."""
+    """A case whose gradients of results are random; ``run`` gets the gradients of the results and all inputs.
+
+    Results have this dtype, by default that of the rows.
+    """
     leaves = exact({**rows, **columns})
     made = formula(**leaves)
-    some = next(iter(rows.values()))
-    grads = {name: normal(20 + i, *value.shape, dtype=some.dtype) for i, (name, value) in enumerate(made.items())}
+    dtype = dtype or next(iter(rows.values())).dtype
+    grads = {name: normal(20 + i, *value.shape, dtype=dtype) for i, (name, value) in enumerate(made.items())}
     return Case(title, lambda: run(grads, **apart(rows), **columns), with_gradients(made, grads, leaves))
 
 
@@ -131,3 +139,36 @@ def angles(reach: int, features: int) -> Tensor:
     angle = torch.arange(reach).unsqueeze(1) * (1.0 + torch.arange(features // 2)) / 7
     signs = torch.tensor([-1.0, 1.0]).repeat(features // 2)
     return torch.stack([angle.cos().repeat_interleave(2, 1), angle.sin().repeat_interleave(2, 1) * signs], dim=1)
+
+
+def norm_cases() -> Iterator[Case]:
+    for size, dtype, names, origin, centred, *narrow in (
+        ((1, 1), FLOAT, (), 0.0, False),
+        ((5, 7), FLOAT, ("weight", "bias"), 0.0, True),
+        ((19, 128), FLOAT, ("weight", "bias"), 1.0, True),
+        ((20, 36), FLOAT, ("weight",), 1.0, False),
+        ((2060, 9), FLOAT, ("weight", "bias"), 0.0, True),  # parts of more rows than a block has at once
+        ((9, 512), FLOAT, ("weight", "bias"), 0.0, True),  # the most that a warp holds
+        ((3, 513), FLOAT, ("weight",), 0.0, False),
+        ((11, 1100), FLOAT, ("weight", "bias"), 0.0, True),  # a row of a block
+        ((2, 4096), HALF, ("weight",), 1.0, False),
+        ((30, 66), HALF, ("weight", "bias"), 0.0, True),
+        ((9, 80), torch.float16, (), 0.0, True),
+        ((12, 132), FLOAT, ("weight", "bias"), 0.0, True, True),  # into bfloat16
+    ):
+        rest = (centred, 1e-5, origin, bool(narrow))
+        columns = {name: normal(7 + i, size[1]) for i, name in enumerate(names)}
+        x = normal(1, *size, dtype=dtype) + 3
+
+        def formula(x: Tensor, weight: Any = None, bias: Any = None) -> Results:
+            n = x - x.mean(-1, keepdim=True) if centred else x  # noqa: B023
+            n = n / (n.square().mean(-1, keepdim=True) + 1e-5).sqrt()
+            n = n if weight is None else n * (weight + origin)  # noqa: B023
+            return {"y": n if bias is None else n + bias}
+
+        def run(grads: Results, x: Tensor, weight: Any = None, bias: Any = None, rest: Any = rest) -> Results:
+            y = ops().row_norm(x, weight, bias, *rest)
+            of_x, (of_weight, of_bias) = ops().row_norm_backward(grads["y"], x, weight, *rest)
+            return {"y": y, "gradient of x": of_x, "gradient of weight": of_weight, "gradient of bias": of_bias}
+
+        yield case(f"norm {size} {dtype} {rest}", {"x": x}, columns, formula, run, HALF if narrow else dtype)
