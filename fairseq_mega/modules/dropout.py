@@ -91,12 +91,19 @@ class StochasticDepth(Dropout):
 
 
 def add_dropped(
-    residual: Tensor, x: Tensor, addend: Optional[Tensor], dropout: Dropout, depth: StochasticDepth
+    residual: Tensor,
+    x: Tensor,
+    addend: Optional[Tensor],
+    dropout: Dropout,
+    depth: StochasticDepth,
+    bias: Optional[Tensor] = None,
 ) -> Tensor:
-    """Return ``residual + depth(dropout(x + addend))`` of tensors (B, L, D); no addend is zero."""
+    """Return ``residual + depth(dropout(x + addend + bias))`` of tensors (B, L, D) and a bias (D,), zero where None."""
     if not dropout.feature and not depth.active:
-        return dropped_residual(residual, x, addend, dropout=dropout.rate)
-    return residual + depth(dropout(x if addend is None else x + addend))
+        return dropped_residual(residual, x, addend, bias=bias, dropout=dropout.rate)
+    for other in (addend, bias):
+        x = x if other is None else x + other
+    return residual + depth(dropout(x))
 
 
 def postpone(model: nn.Module, updates: int) -> None:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from fairseq_mega.ops.activation import silu
 from fairseq_mega.ops.common.recompute import recomputing
 from fairseq_mega.ops.decoding import FeedForwardWeights
-from fairseq_mega.ops.linear import after_silu
+from fairseq_mega.ops.linear import after_silu, bias_apart
 
 from .activation import ACTIVATIONS
 from .config import MegaLayerConfig
@@ -42,12 +42,13 @@ class NormalizedFeedForward(nn.Module):
         residual = x
         if self.prenorm:
             x = norm_for_products(self.norm, x)
-        x = recomputing(self.fc1, x)
+        fc2, bias = bias_apart(self.fc2, x)
         if self.activation is silu:
-            x = after_silu(self.fc2, x, None, self.hidden_dropout)
+            fc1, inner_bias = bias_apart(self.fc1, x)
+            x = after_silu(fc2, recomputing(fc1, x), None, self.hidden_dropout, inner_bias)
         else:
-            x = recomputing(self.fc2, self.hidden_dropout(self.activation(x)))
-        x = add_dropped(residual, x, None, self.dropout, self.stochastic_depth)
+            x = recomputing(fc2, self.hidden_dropout(self.activation(recomputing(self.fc1, x))))
+        x = add_dropped(residual, x, None, self.dropout, self.stochastic_depth, bias)
         return x if self.prenorm else self.norm(x)
 
     def step_weights(self) -> Optional[FeedForwardWeights]:

@@ -11,7 +11,7 @@ from fairseq_mega.ops.attention import attention, chunked_attention
 from fairseq_mega.ops.common.recompute import recomputing
 from fairseq_mega.ops.decoding import GatedAttentionWeights, Place, StepBias, step_coefficients
 from fairseq_mega.ops.gate import gated_residual
-from fairseq_mega.ops.linear import after_silu, in_parts
+from fairseq_mega.ops.linear import after_silu, before_silu, bias_apart, in_parts
 from fairseq_mega.ops.query_key import query_key
 
 from .activation import ACTIVATIONS
@@ -116,7 +116,8 @@ class GatedAttention(nn.Module):
             prepared = ParameterCache() if cache is None or x.size(1) != 1 else cache.prepared
         residual = x
         x = norm_for_products(self.norm, x) if self.prenorm else x.to(type_of_products(x))
-        value = self.activation(self.value_proj(x))
+        plain = self.activation is silu
+        value = before_silu(self.value_proj, x) if plain else self.activation(self.value_proj(x))
         if context.relay is not None:
             memory = context.relay.receive(self, memory, LayerMemory(self.ema.fresh_state(x)))
         state = None if memory is None else memory.ema
@@ -151,10 +152,12 @@ class GatedAttention(nn.Module):
             else:
                 attended = documents.attend(self._attend, *seen, self.chunk_size)
 
-        projected = after_silu(self.output_proj, reset, attended)
-        if self.activation is silu and not self.dropout.feature and not self.stochastic_depth.active:
-            out = gated_residual(residual, update, candidate, projected, dropout=self.dropout.rate)
+        if plain and not self.dropout.feature and not self.stochastic_depth.active:
+            output_proj, output_bias = bias_apart(self.output_proj, reset)
+            projected = after_silu(output_proj, reset, attended)
+            out = gated_residual(residual, update, candidate, projected, bias=output_bias, dropout=self.dropout.rate)
         else:
+            projected = after_silu(self.output_proj, reset, attended)
             dropped = self.dropout(self.activation(candidate + projected))
             out = gated_residual(residual, update, self.stochastic_depth(dropped))
         if not self.prenorm:

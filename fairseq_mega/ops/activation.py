@@ -20,22 +20,29 @@ def _one_type(x: Tensor, *others: Optional[Tensor]) -> bool:
 PATHS = Operator("activation", Path("reference"), Path("native", kernels_unavailable, native.DTYPES, suits=_one_type))
 
 
+def adds_bias(x: Tensor) -> bool:
+    """Return whether kernels that follow a linear map with the result x add its bias: those for GPUs."""
+    return x.is_cuda and PATHS.choose(None, x) == "native"
+
+
 def silu(
     x: Tensor,
     factor: Optional[Tensor] = None,
     *,
     skip: Optional[Tensor] = None,
     omega: Optional[Tensor] = None,
+    bias: Optional[Tensor] = None,
     dropout: float = 0.0,
     path: Optional[str] = None,
 ) -> Tensor:
-    """``factor SiLU(x + omega skip)``: the activation of values and FFN, the reset gate, or the output of the EMA.
+    """``factor SiLU(x + omega skip + bias)``: the activation of values and FFN, the reset gate, or the EMA's output.
 
     Args:
         x: (..., D).
         factor: (..., D), the input of a reset gate with the logits x.
         skip: (..., D), the input of the EMA whose output is x.
         omega: (D,), the skip's weight.
+        bias: (D,), of the linear map with the result x; kernels for GPUs add it, and sum up its gradient.
         dropout: probability of dropping an element of the result, in the same kernel on a GPU.
         path: as in :func:`.gate.gated_residual`.
 
@@ -44,15 +51,15 @@ def silu(
 
     Source: MEGA, Eq. 7, 8 and 12; the skip is the published code's.
     """
-    plain = factor is None and skip is None and dropout == 0.0
+    plain = factor is None and skip is None and bias is None and dropout == 0.0
     if plain and path is None and not torch.is_grad_enabled():
         return F.silu(x)  # without gradients, choosing a path would take longer than a single step
     if PATHS.choose(path, x, factor, skip) == "native":
         seed = draw_seed(x.device) if dropout != 0.0 and x.is_cuda else None
-        omega = None if omega is None else omega.to(torch.float32)
-        out = native.operators.silu(x, factor, skip, omega, seed, dropout, True)
+        omega, bias = (None if column is None else column.to(torch.float32) for column in (omega, bias))
+        out = native.operators.silu(x, factor, skip, omega, bias, seed, dropout, True)
         return out if seed is not None or dropout == 0.0 else drop(out, dropout)
-    out = silu_reference(x, factor, skip, omega)
+    out = silu_reference(x if bias is None else x + bias.to(x.dtype), factor, skip, omega)
     return out if dropout == 0.0 else drop(out, dropout)
 
 
@@ -62,7 +69,7 @@ def add_skip(x: Tensor, skip: Tensor, omega: Tensor) -> Tensor:
     PyTorch's gradient of omega would write the products of all elements to memory.
     """
     if x.is_cuda and PATHS.choose(None, x, skip) == "native":
-        return native.operators.silu(x, None, skip, omega.to(torch.float32), None, 0.0, False)
+        return native.operators.silu(x, None, skip, omega.to(torch.float32), None, None, 0.0, False)
     return torch.addcmul(x, skip, omega.to(x.dtype))
 
 
@@ -79,19 +86,21 @@ def _register(namespace: str) -> None:
     def fake(x: Tensor, *rest: Any) -> Tensor:
         return x.new_empty(x.shape)
 
-    def fake_backward(grad: Tensor, x: Tensor, factor: Any, skip: Any, *rest: Any) -> Tuple[Tensor, ...]:
+    def fake_backward(
+        grad: Tensor, x: Tensor, factor: Any, skip: Any, omega: Any, bias: Any, *rest: Any
+    ) -> Tuple[Tensor, ...]:
         def like(other: Any) -> Tensor:
             return x.new_empty(0 if other is None else x.shape)
 
-        columns = 0 if skip is None else x.size(-1)
-        return x.new_empty(x.shape), like(factor), like(skip), x.new_empty(columns, dtype=torch.float32)
+        columns = 0 if skip is None and bias is None else x.size(-1)
+        return x.new_empty(x.shape), like(factor), like(skip), x.new_empty(2, columns, dtype=torch.float32)
 
     def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
-        x, factor, skip, *rest = inputs_of(ctx)
+        x, *others, seed, p, activated = inputs_of(ctx)
         ctx.inputs = None
-        grad_x, *found = operators.silu_backward(grad, x, factor, skip, *rest)
-        present = (factor is not None, skip is not None, skip is not None)
-        return grad_x, *(g if p else None for g, p in zip(found, present)), None, None, None
+        grad_x, *rows, columns = operators.silu_backward(grad, x, *others, seed, p, activated)
+        found = (g if other is not None else None for g, other in zip((*rows, *columns.unbind()), others))
+        return grad_x, *found, None, None, None
 
     torch.library.register_fake(f"{namespace}::silu")(fake)
     torch.library.register_fake(f"{namespace}::silu_backward")(fake_backward)

@@ -27,6 +27,7 @@ def gated_residual(
     candidate: Tensor,
     addend: Optional[Tensor] = None,
     *,
+    bias: Optional[Tensor] = None,
     dropout: float = 0.0,
     path: Optional[str] = None,
 ) -> Tensor:
@@ -37,6 +38,7 @@ def gated_residual(
         update: (..., D), logits of the update gate.
         candidate: (..., D).
         addend: (..., D); if passed, the candidate is ``SiLU(candidate + addend)``.
+        bias: (D,), of the linear map with the result candidate or addend; see :func:`.activation.silu`.
         dropout: probability of dropping an element of the candidate, see :func:`.dropout.dropout`.
         path: "reference" or "native" (compiled kernels) to force a path, "auto" for native wherever its kernels can
             run, None for the environment's choice (see :mod:`fairseq_mega.ops.common.dispatch`).
@@ -51,26 +53,39 @@ def gated_residual(
     Source: MEGA (Ma et al., ICLR 2023), Eq. 13 to 15.
     """
     if PATHS.choose(path, residual, update, candidate, addend) == "native":
+        bias = None if bias is None else bias.to(torch.float32)
         seed = draw_seed(residual.device) if dropout != 0.0 else None
-        return native.operators.gated_residual(residual, update, candidate, addend, seed, dropout)
-    return gated_residual_reference(residual, update, candidate, addend, dropout)
+        return native.operators.gated_residual(residual, update, candidate, addend, bias, seed, dropout)
+    return gated_residual_reference(residual, update, _sum(candidate, bias), addend, dropout)
 
 
-def dropped_residual(residual: Tensor, x: Tensor, addend: Optional[Tensor] = None, *, dropout: float = 0.0) -> Tensor:
-    """``residual + dropout(x + addend)``, the end of a sub-layer without an update gate; in one kernel on a GPU.
+def dropped_residual(
+    residual: Tensor,
+    x: Tensor,
+    addend: Optional[Tensor] = None,
+    *,
+    bias: Optional[Tensor] = None,
+    dropout: float = 0.0,
+) -> Tensor:
+    """``residual + dropout(x + addend + bias)``, the end of a sub-layer without an update gate; in one kernel on a GPU.
 
     Args:
-        residual, x, addend, dropout: as ``residual``, ``candidate`` and so on in :func:`gated_residual`.
+        residual, x, addend, bias, dropout: as ``residual``, ``candidate`` and so on in :func:`gated_residual`.
 
     Returns:
         (..., D).
     """
     alike = x.is_cuda and residual.shape == x.shape
     if alike and PATHS.choose(None, residual, x, x, addend) == "native":
+        bias = None if bias is None else bias.to(torch.float32)
         seed = draw_seed(x.device) if dropout != 0.0 else None
-        return native.operators.gated_residual(residual, None, x, addend, seed, dropout)
-    x = x if addend is None else x + addend
+        return native.operators.gated_residual(residual, None, x, addend, bias, seed, dropout)
+    x = _sum(x if addend is None else x + addend, bias)
     return residual + (x if dropout == 0.0 else drop(x, dropout))
+
+
+def _sum(x: Tensor, bias: Optional[Tensor]) -> Tensor:
+    return x if bias is None else x + bias.to(x.dtype)
 
 
 def gated_residual_reference(
@@ -94,16 +109,18 @@ def _register(namespace: str) -> None:
     def fake(x: Tensor, *rest: Any) -> Tensor:
         return x.new_empty(x.shape)
 
-    def fake_backward(grad: Tensor, x: Tensor, *rest: Any) -> Tuple[Tensor, Tensor, Tensor]:
-        update, candidate = rest[:2]
-        size = (0,) if update is None else x.shape
-        return x.new_empty(size), candidate.new_empty(size), candidate.new_empty(x.shape)
+    def fake_backward(grad: Tensor, x: Tensor, *rest: Any) -> Tuple[Tensor, ...]:
+        update, candidate, _, bias = rest[:4]
+        size, columns = (0,) if update is None else x.shape, 0 if bias is None else x.size(-1)
+        grads = x.new_empty(size), candidate.new_empty(size), candidate.new_empty(x.shape)
+        return *grads, x.new_empty(columns, dtype=torch.float32)
 
     def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
-        x, update, candidate, addend, seed = ctx.saved_tensors
-        found = operators.gated_residual_backward(grad, x, update, candidate, addend, seed, ctx.p)
+        x, update, candidate, addend, bias, seed = ctx.saved_tensors
+        found = operators.gated_residual_backward(grad, x, update, candidate, addend, bias, seed, ctx.p)
         before = (grad, None) if update is None else found[:2]
-        return *before, found[2], None if addend is None else found[2], None, None
+        after = None if addend is None else found[2], None if bias is None else found[3]
+        return *before, found[2], *after, None, None
 
     torch.library.register_fake(f"{namespace}::gated_residual")(fake)
     torch.library.register_fake(f"{namespace}::gated_residual_backward")(fake_backward)

@@ -3,6 +3,7 @@
 Sub-layers call their maps by :func:`in_parts` and :func:`after_silu`, which join a map with the operations beside it.
 """
 
+import functools
 import math
 from typing import Any, Callable, Optional, Sequence, Tuple
 
@@ -118,20 +119,45 @@ def silu_linear(
 
 
 def linear_map(
-    module: Any, input: Tensor, *, widths: Optional[Sequence[int]] = None, silu: bool = False, factor: Any = None
+    module: Any,
+    input: Tensor,
+    *,
+    widths: Optional[Sequence[int]] = None,
+    silu: bool = False,
+    factor: Any = None,
+    biased: bool = True,
 ) -> Any:
-    """Compute a module with ``weight`` and ``bias``: :func:`linear`, :func:`linear_parts` (widths) or
-    :func:`silu_linear` (silu).
+    """Compute a module with ``weight`` and ``bias``: :func:`linear` (if not biased, the product alone),
+    :func:`linear_parts` (widths) or :func:`silu_linear` (silu).
     """
     if widths is not None:
         return linear_parts(input, module.weight, module.bias, widths)
     if silu:
         return silu_linear(input, factor, module.weight, module.bias)
-    return linear(input, module.weight, module.bias)
+    return linear(input, module.weight, module.bias if biased else None)
 
 
 def _is_linear_map(module: Any) -> bool:
-    return getattr(module.forward, "__func__", None) is linear_map  # a ``forward`` set on the object may do more
+    forward = getattr(module, "forward", None)
+    return getattr(forward, "__func__", None) is linear_map  # a ``forward`` set on the object may do more
+
+
+def bias_apart(module: Any, x: Tensor) -> Tuple[Callable[[Tensor], Tensor], Optional[Tensor]]:
+    """Return a map and None or, on a GPU, a :func:`linear_map`'s product and its bias, for the kernel that follows.
+
+    This kernel, :func:`silu` or :func:`.gate.gated_residual`, reads the gradient in any case and adds up its rows,
+    which PyTorch would read once more for the gradient of the bias.
+    """
+    apart = _is_linear_map(module) and module.bias is not None and module.bias.dtype == torch.float32
+    if apart and activation.adds_bias(x):
+        return functools.partial(module, biased=False), module.bias
+    return module, None
+
+
+def before_silu(module: Any, x: Tensor) -> Tensor:
+    """``silu(module(x))``."""
+    product, bias = bias_apart(module, x)
+    return silu(product(x), bias=bias)
 
 
 def in_parts(module: Any, x: Tensor, widths: Sequence[int]) -> Tuple[Tensor, ...]:
@@ -139,11 +165,17 @@ def in_parts(module: Any, x: Tensor, widths: Sequence[int]) -> Tuple[Tensor, ...
     return module(x, widths=widths) if _is_linear_map(module) else module(x).split(list(widths), dim=-1)
 
 
-def after_silu(module: Any, x: Tensor, factor: Optional[Tensor] = None, dropout: Any = None) -> Tensor:
-    """``module(dropout(silu(x, factor)))``, for a :func:`linear_map` by :func:`silu_linear` if nothing is dropped."""
+def after_silu(
+    module: Any, x: Tensor, factor: Optional[Tensor] = None, dropout: Any = None, bias: Optional[Tensor] = None
+) -> Tensor:
+    """``module(dropout(silu(x + bias, factor)))``; by :func:`silu_linear` for a :func:`linear_map` without bias and
+    dropout.
+    """
     if dropout is not None and dropout.active:
-        return recomputing(module, dropout(silu(x, factor)))
-    return module(x, silu=True, factor=factor) if _is_linear_map(module) else recomputing(module, silu(x, factor))
+        return recomputing(module, dropout(silu(x, factor, bias=bias)))
+    if bias is None and _is_linear_map(module):
+        return module(x, silu=True, factor=factor)
+    return recomputing(module, silu(x, factor, bias=bias))
 
 
 def _kernel_inputs(x: Tensor, weight: Tensor, bias: Optional[Tensor], path: Optional[str]) -> Optional[Tensor]:

@@ -1,6 +1,6 @@
 """A whole layer on its fast paths: the same training as on the references, one graph for the compiler, autocast."""
 
-from typing import Any, Dict
+from typing import Any, Dict, List, Optional
 
 import pytest
 import torch
@@ -8,8 +8,12 @@ import torch
 from fairseq_mega.modules.config import MegaLayerConfig
 from fairseq_mega.modules.layer import LayerContext, LayerOutput
 from fairseq_mega.modules.mega_layer import MegaLayer
+from fairseq_mega.modules.megalodon.config import MegalodonLayerConfig
+from fairseq_mega.modules.megalodon.layer import MegalodonLayer
+from fairseq_mega.ops import activation
 from fairseq_mega.ops.common import native
 from fairseq_mega.ops.common.dispatch import VARIABLE
+from tests.support import kernels
 from tests.support.layers import run
 
 REFERENCE = "ema=reference,attention=reference,activation=reference,gate=reference,norm=reference,query_key=reference"
@@ -60,6 +64,38 @@ def test_training_is_the_same_on_all_paths(kind, device, monkeypatch):
     want = losses_of(kind, 40, torch.device("cpu"))
     assert want[-1] < 0.7 * want[0]
     torch.testing.assert_close(got, want, rtol=2e-4, atol=0.0)
+
+
+@pytest.mark.parametrize("model", ["mega", "megalodon"])
+def test_kernels_for_gpus_add_the_biases_of_linear_maps(model, request, monkeypatch):
+    if model == "mega":
+        layer: torch.nn.Module = layer_of("causal")
+    else:
+        layer = MegalodonLayer(MegalodonLayerConfig(16, 24, 8, 24, ema_dim=4, norm_groups=2))
+    for name, parameter in layer.named_parameters():
+        if name.endswith("bias"):
+            torch.nn.init.normal_(parameter)
+    x = torch.randn(2, 13, 16, requires_grad=True)
+
+    def outcome() -> Dict[str, torch.Tensor]:
+        out, named = run(layer, x).hidden, {"x": x, **dict(layer.named_parameters())}
+        found = torch.autograd.grad((out * torch.linspace(-1, 1, 16)).sum(), list(named.values()))
+        return {"output": out, **dict(zip(named, found))}
+
+    def product(x: torch.Tensor, weight: torch.Tensor, bias: Optional[torch.Tensor] = None) -> torch.Tensor:
+        biased.append(bias is not None)
+        return plain(x, weight, bias)
+
+    biased: List[bool] = []
+    plain = torch.nn.functional.linear
+    monkeypatch.setenv(VARIABLE, "reference")
+    want = outcome()
+    kernels.select("simulator", request, monkeypatch)
+    monkeypatch.setenv(VARIABLE, "linear=reference")
+    monkeypatch.setattr(activation, "adds_bias", lambda x: True)
+    monkeypatch.setattr(torch.nn.functional, "linear", product)
+    torch.testing.assert_close(outcome(), want, rtol=2e-4, atol=2e-5)
+    assert biased.count(True) == 1  # of parts for several kernels
 
 
 @pytest.mark.parametrize("kind", KINDS)

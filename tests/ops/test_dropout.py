@@ -171,21 +171,25 @@ def test_the_gate_drops_of_its_candidate(kernel_device, addend, dtype, mixed):
         assert_close(f"gradient of {name}", gradient.cpu(), expected[name], baseline, GRADIENT_FACTOR)
 
 
-def _sum(seed, residual, x, addend):
-    return native.operators.gated_residual(residual, None, x, addend, seed, P)
+def _sum(seed, residual, x, addend, bias):
+    return native.operators.gated_residual(residual, None, x, addend, bias, seed, P)
 
 
 def _average(seed, x, skip, omega):
-    return native.operators.silu(x, None, skip, omega, seed, P, True)
+    return native.operators.silu(x, None, skip, omega, None, seed, P, True)
 
 
 def _skip(seed, x, skip, omega):
-    return native.operators.silu(x, None, skip, omega, None, 0.0, False)
+    return native.operators.silu(x, None, skip, omega, None, None, 0.0, False)
 
 
 # Operators of GPUs alone: what each computes, and the rows and columns that it reads.
 ON_GPUS: Dict[Any, Any] = {
-    _sum: (lambda mask, residual, x, addend: residual + dropped(x + addend, mask), ("residual", "x", "addend"), ()),
+    _sum: (
+        lambda mask, residual, x, addend, bias: residual + dropped(x + addend + bias, mask),
+        ("residual", "x", "addend"),
+        ("bias",),
+    ),
     _average: (lambda mask, x, skip, omega: dropped(F.silu(x + omega * skip), mask), ("x", "skip"), ("omega",)),
     _skip: (lambda mask, x, skip, omega: x + omega * skip, ("x", "skip"), ("omega",)),
 }

@@ -6,8 +6,10 @@ from typing import Any, Dict, List, Set, Tuple
 import pytest
 import torch
 
+from fairseq_mega.ops.activation import silu
 from fairseq_mega.ops.common import native
 from fairseq_mega.ops.fft_conv import ring_convolution
+from fairseq_mega.ops.gate import gated_residual
 from tests.ops import calls
 from tests.ops.attention_cases import weights_of_sixteen_bits
 from tests.ops.calls import Arguments, each, tensors_of
@@ -52,6 +54,8 @@ def recorded(kernel_device, monkeypatch) -> Dict[str, List[Arguments]]:
         calls.run_gate_and_statistics(torch.float32)
         calls.run_activations(torch.float32)
         calls.run_norms(torch.float32)
+        x, update, bias = calls.draw(2, 5, 7), calls.draw(2, 5, 7), calls.draw(7)
+        calls.backward(silu(x, bias=bias, path="native"), gated_residual(x, update, x, bias=bias, path="native"))
         calls.run_ema_steps()
         calls.backward(ring_convolution(calls.draw(2, 5, 4), torch.randn(4, 32).requires_grad_()))
     return found.kept
@@ -93,12 +97,13 @@ FREE = {
         ("ring_convolution_backward", "ring"),
     ),
 }
-# Tensors that a CPU is never given: its attention writes over its inputs, MEGALODON's output has no bias, and dropout
-# has a kernel of its own.
+# Tensors that a CPU is never given: its attention writes over its inputs, MEGALODON's output has no bias, dropout has a
+# kernel of its own, and linear maps add their biases.
 UNUSED = {
     *(("attention_weights_", "weights"), ("normalized_attention_step", "output_bias")),
     *(("attention_weights_backward_", "weights"), ("attention_weights_backward_", "grad_logits")),
     *(("silu", "seed"), ("silu_backward", "seed")),
+    *((f"{name}{way}", "bias") for name in ("silu", "gated_residual") for way in ("", "_backward")),
 }
 
 
@@ -142,7 +147,7 @@ def test_a_tensor_that_does_not_fit_the_others_is_an_error(recorded, kernel_devi
 def test_the_dispatcher_is_passed_by(kernel_device):
     """An eager call with gradients is a node of a function of ours, not of one that torch made for the operator."""
     x, update, candidate = torch.randn(3, 2, 8, device=kernel_device).requires_grad_().unbind()
-    output = native.operators.gated_residual(x, update, candidate, None, None, 0.0)
+    output = native.operators.gated_residual(x, update, candidate, None, None, None, 0.0)
     assert type(output.grad_fn).__name__ == "gated_residualBackward"
     with torch.no_grad():
-        assert not native.operators.gated_residual(x, update, candidate, None, None, 0.0).requires_grad
+        assert not native.operators.gated_residual(x, update, candidate, None, None, None, 0.0).requires_grad

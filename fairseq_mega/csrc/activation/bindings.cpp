@@ -9,14 +9,16 @@ struct Silu {
   RowParts shape;
   RowView x;
   std::optional<RowView> factor, skip;
-  std::optional<Tensor> omega;
+  std::optional<Tensor> omega, bias;
   Dropping dropping;
   bool activated;
 
   Silu(const Tensor& x, const std::optional<Tensor>& factor, const std::optional<Tensor>& skip,
-       const std::optional<Tensor>& omega, const std::optional<Tensor>& seed, double p, bool activated, const char* op)
+       const std::optional<Tensor>& omega, const std::optional<Tensor>& bias, const std::optional<Tensor>& seed,
+       double p, bool activated, const char* op)
       : shape(row_parts(x, op)), x(rows_of(x)), activated(activated) {
-    check_devices(op, {{"x", x}, {"factor", factor}, {"skip", skip}, {"omega", omega}, {"seed", seed}});
+    check_devices(op, {{"x", x}, {"factor", factor}, {"skip", skip}, {"omega", omega}, {"bias", bias}, {"seed", seed}});
+    if (bias) this->bias = columns(*bias, shape, 1, op, "bias");
     if (seed) dropping = dropping_of(*seed, p, op);
     STD_TORCH_CHECK(skip.has_value() == omega.has_value(), op, ": skip and omega belong together");
     if (factor) {
@@ -30,12 +32,16 @@ struct Silu {
     }
   }
 
-  SiluInputs inputs() const { return {rows_in(x), rows_in(factor), rows_in(skip), data_or_null<float>(omega), activated, dropping}; }
+  SiluInputs inputs() const {
+    return {rows_in(x), rows_in(factor), rows_in(skip), data_or_null<float>(omega), data_or_null<float>(bias),
+            activated, dropping};
+  }
 };
 
 struct Cpu {
   static void check(const SiluInputs& in) {
-    STD_TORCH_CHECK(in.activated && !in.dropping.seed, "silu: dropout, or no SiLU, have kernels for GPUs only");
+    STD_TORCH_CHECK(in.activated && !in.dropping.seed && !in.bias,
+                    "silu: dropout, a bias, or no SiLU, have kernels for GPUs only");
   }
   static void forward(const RowParts& shape, const SiluInputs& in, const Tensor&, void* out) {
     check(in);
@@ -43,9 +49,9 @@ struct Cpu {
   }
   static Tensor backward(const RowParts& shape, const SiluInputs& in, SiluGradients& gradients, Tensor& sums) {
     check(in);
-    gradients.omega = {sums.mutable_data_ptr<float>()};
+    gradients.columns = {sums.mutable_data_ptr<float>()};
     for_parts(shape, [&](int64_t part) { silu_backward_cpu(shape, in, gradients, part); });
-    return total(sums, sums.size(0), {sums.size(1)});
+    return total(sums, sums.size(0), {2, sums.size(2)});
   }
 };
 
@@ -58,8 +64,8 @@ struct Cuda {
   }
   static Tensor backward(const RowParts& shape, const SiluInputs& in, SiluGradients& gradients, Tensor& sums) {
     DeviceOf guard(sums);
-    const CudaSums all(sums, {sums.size(1)}, in.skip.data ? row_tiles(shape) : 0);
-    gradients.omega = all.memory;
+    const CudaSums all(sums, {2, sums.size(2)}, sums.numel() > 0 ? row_tiles(shape) : 0);
+    gradients.columns = all.memory;
     return all.by("silu_backward", shape, [&](void* stream) { return silu_backward_cuda(shape, in, gradients, stream); });
   }
 };
@@ -67,8 +73,8 @@ struct Cuda {
 
 template <class Device>
 Tensor silu(Tensor x, std::optional<Tensor> factor, std::optional<Tensor> skip, std::optional<Tensor> omega,
-            std::optional<Tensor> seed, double p, bool activated) {
-  const Silu call(x, factor, skip, omega, seed, p, activated, "silu");
+            std::optional<Tensor> bias, std::optional<Tensor> seed, double p, bool activated) {
+  const Silu call(x, factor, skip, omega, bias, seed, p, activated, "silu");
   Tensor out = like(x);
   Device::forward(call.shape, call.inputs(), x, out.mutable_data_ptr());
   return out;
@@ -77,16 +83,17 @@ Tensor silu(Tensor x, std::optional<Tensor> factor, std::optional<Tensor> skip, 
 template <class Device>
 std::tuple<Tensor, Tensor, Tensor, Tensor> silu_backward(Tensor grad, Tensor x, std::optional<Tensor> factor,
                                                          std::optional<Tensor> skip, std::optional<Tensor> omega,
-                                                         std::optional<Tensor> seed, double p, bool activated) {
+                                                         std::optional<Tensor> bias, std::optional<Tensor> seed,
+                                                         double p, bool activated) {
   const char* op = "silu_backward";
-  const Silu call(x, factor, skip, omega, seed, p, activated, op);
+  const Silu call(x, factor, skip, omega, bias, seed, p, activated, op);
   check_like(grad, x, op, "the gradient");
   check_devices(op, {{"x", x}, {"the gradient", grad}});
   const Tensor g = packed(grad);
   const auto absent = [&] { return torch::stable::new_empty(x, {0}); };
   Tensor grad_x = like(x), grad_factor = factor ? like(x) : absent(), grad_skip = skip ? like(x) : absent();
-  const int64_t parts = skip ? call.shape.parts() : 0, width = skip ? call.shape.width : 0;
-  Tensor sums = torch::stable::new_empty(x, {parts, width}, ScalarType::Float);
+  const int64_t parts = skip || bias ? call.shape.parts() : 0, width = skip || bias ? call.shape.width : 0;
+  Tensor sums = torch::stable::new_empty(x, {parts, 2, width}, ScalarType::Float);
   SiluGradients gradients{g.const_data_ptr(), grad_x.mutable_data_ptr(), grad_factor.mutable_data_ptr(),
                           grad_skip.mutable_data_ptr(), call.shape.width, {}};
   return {grad_x, grad_factor, grad_skip, Device::backward(call.shape, call.inputs(), gradients, sums)};
@@ -97,11 +104,11 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> silu_backward(Tensor grad, Tensor x, 
 
 FM_LIBRARY(m) {
   m.def(
-      "silu(Tensor x, Tensor? factor, Tensor? skip, Tensor? omega, Tensor? seed, float p, bool activated) -> Tensor");
+      "silu(Tensor x, Tensor? factor, Tensor? skip, Tensor? omega, Tensor? bias, Tensor? seed, float p, "
+      "bool activated) -> Tensor");
   m.def(
-      "silu_backward(Tensor grad, Tensor x, Tensor? factor, Tensor? skip, Tensor? omega, Tensor? seed, float p, "
-      "bool activated) -> "
-      "(Tensor, Tensor, Tensor, Tensor)");
+      "silu_backward(Tensor grad, Tensor x, Tensor? factor, Tensor? skip, Tensor? omega, Tensor? bias, Tensor? seed, "
+      "float p, bool activated) -> (Tensor, Tensor, Tensor, Tensor)");
 }
 
 #if defined(FM_LIBRARY_CPU)

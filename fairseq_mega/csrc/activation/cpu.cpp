@@ -34,8 +34,8 @@ FM_INLINE void silu_forward(const RowParts& shape, const SiluInputs& in, void* o
 template <CpuLevel kLevel>
 FM_INLINE void silu_backward(const RowParts& shape, const SiluInputs& in, const SiluGradients& gradients,
                              int64_t part) {
-  float* sums = in.omega ? gradients.omega.parts + part * shape.width : nullptr;
-  if (sums) std::memset(sums, 0, shape.width * sizeof(float));
+  float* sums = in.omega ? gradients.columns.parts + part * 2 * shape.width : nullptr;
+  if (sums) std::memset(sums, 0, 2 * shape.width * sizeof(float));
   with_type(shape.dtype, [&](auto type) __attribute__((always_inline)) {
     for (int64_t i = shape.begin(part); i < shape.end(part); ++i) {
       prefetch_row(shape, in.x, i, part, type);

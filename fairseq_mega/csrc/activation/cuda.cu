@@ -13,8 +13,8 @@ struct Element {
 };
 
 template <class T>
-__device__ __forceinline__ Element element(const SiluInputs& in, float omega, int64_t row, int64_t column) {
-  Element e{get<T>(in.x.data, row * in.x.stride + column), 1.f, 0.f, 0.f};
+__device__ __forceinline__ Element element(const SiluInputs& in, float omega, float bias, int64_t row, int64_t column) {
+  Element e{get<T>(in.x.data, row * in.x.stride + column) + bias, 1.f, 0.f, 0.f};
   if (in.factor.data) e.factor = get<T>(in.factor.data, row * in.factor.stride + column);
   if (in.skip.data) e.skip = get<T>(in.skip.data, row * in.skip.stride + column);
   if (in.skip.data) e.sum += omega * e.skip;
@@ -31,9 +31,9 @@ template <class T>
 __global__ void __launch_bounds__(kRowThreads, kSiluBlocks) silu_forward_kernel(RowParts shape, SiluInputs in, void* out) {
   const RowTile tile(shape);
   if (tile.column >= shape.width) return;
-  const float omega = in.skip.data ? in.omega[tile.column] : 0.f;
+  const float omega = in.skip.data ? in.omega[tile.column] : 0.f, bias = in.bias ? in.bias[tile.column] : 0.f;
   for_rows(
-      tile, [&](int64_t row) { return element<T>(in, omega, row, tile.column); },
+      tile, [&](int64_t row) { return element<T>(in, omega, bias, row, tile.column); },
       [&](int64_t row, const Element& e) {
         const float y = e.sum * (in.activated ? sigmoid(e.sum) : 1.f) * e.factor;
         put<T>(out, row * shape.width + tile.column, y * kept(in.dropping, row, tile.column));
@@ -44,13 +44,13 @@ template <class T>
 __global__ void __launch_bounds__(kRowThreads, kSiluBlocks)
     silu_backward_kernel(RowParts shape, SiluInputs in, SiluGradients gradients) {
   const RowTile tile(shape);
-  float sums[1] = {0.f};
+  float sums[2] = {};
   if (tile.column < shape.width) {
-    const float omega = in.skip.data ? in.omega[tile.column] : 0.f;
+    const float omega = in.skip.data ? in.omega[tile.column] : 0.f, bias = in.bias ? in.bias[tile.column] : 0.f;
     for_rows(
         tile,
         [&](int64_t row) {
-          Element e = element<T>(in, omega, row, tile.column);
+          Element e = element<T>(in, omega, bias, row, tile.column);
           e.grad = get<T>(gradients.out, row * shape.width + tile.column);
           return e;
         },
@@ -62,9 +62,10 @@ __global__ void __launch_bounds__(kRowThreads, kSiluBlocks)
           if (in.factor.data) put<T>(gradients.factor, place, grad * e.sum * s);
           if (in.skip.data) put<T>(gradients.skip, place, g * omega);
           sums[0] += g * e.skip;
+          sums[1] += g;
         });
   }
-  if (in.skip.data) write_sums(shape, tile, sums, gradients.omega);
+  if (in.skip.data || in.bias) write_sums(shape, tile, sums, gradients.columns);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Operators of the update gate: shapes, strides and memory; see gate.h.
-#include "common/bindings.h"
+#include "common/row_bindings.h"
 #include "gate/gate.h"
 
 namespace fm {
@@ -10,6 +10,7 @@ struct Views {
   RowView x, candidate;
   std::optional<RowView> update, addend;
   Dropping dropping;
+  std::optional<Tensor> bias;
 
   GateInputs inputs() const {
     return {x.tensor.const_data_ptr(),
@@ -20,28 +21,32 @@ struct Views {
             update ? update->stride : 0,
             candidate.stride,
             addend ? addend->stride : 0,
-            dropping};
+            dropping,
+            data_or_null<float>(bias)};
   }
 };
 
 Views views(const Tensor& x, const std::optional<Tensor>& update, const Tensor& candidate, const std::optional<Tensor>& addend,
-            const std::optional<Tensor>& seed, double p, const char* op) {
-  GateShape shape;
-  STD_TORCH_CHECK(x.dim() >= 1, op, ": x must have at least one axis");
+            const std::optional<Tensor>& bias, const std::optional<Tensor>& seed, double p, const char* op) {
+  GateShape shape{row_parts(x, op)};
+  shape.residual_dtype = shape.dtype;
   shape.dtype = element_type(candidate, "candidate");
-  shape.residual_dtype = element_type(x, "x");
-  shape.width = x.size(x.dim() - 1);
-  shape.rows = shape.width > 0 ? x.numel() / shape.width : 0;
-  check_devices(op, {{"residual", x}, {"update", update}, {"candidate", candidate}, {"addend", addend}, {"seed", seed}});
+  check_devices(op, {{"residual", x},
+                     {"update", update},
+                     {"candidate", candidate},
+                     {"addend", addend},
+                     {"bias", bias},
+                     {"seed", seed}});
   const bool types = shape.residual_dtype == shape.dtype || shape.residual_dtype == DType::kFloat32;
   const Tensor* others[] = {&candidate, update ? &*update : &candidate, addend ? &*addend : &candidate};
   for (const Tensor* t : others) {
     STD_TORCH_CHECK(types && same_shape(*t, x) && t->scalar_type() == candidate.scalar_type(), op,
                     ": residual, update, candidate and addend must have one shape and type, or the residual float32");
   }
-  Views found{shape, rows_of(x), rows_of(candidate), std::nullopt, std::nullopt, {}};
+  Views found{shape, rows_of(x), rows_of(candidate), std::nullopt, std::nullopt, {}, std::nullopt};
   if (update) found.update = rows_of(*update);
   if (addend) found.addend = rows_of(*addend);
+  if (bias) found.bias = columns(*bias, shape, 1, op, "bias");
   if (seed) found.dropping = dropping_of(*seed, p, op);
   return found;
 }
@@ -50,7 +55,8 @@ int64_t grain(const GateShape& shape) { return std::max<int64_t>(1, 32768 / std:
 
 struct Cpu {
   static void check(const Views& v) {
-    STD_TORCH_CHECK(v.update, "gated_residual: there are kernels without an update gate for GPUs only");
+    STD_TORCH_CHECK(v.update && !v.bias,
+                    "gated_residual: there are kernels without an update gate, or with a bias, for GPUs only");
   }
   static void forward(const Views& v, const Tensor&, void* out) {
     check(v);
@@ -58,11 +64,13 @@ struct Cpu {
       gate_forward_cpu(v.shape, v.inputs(), out, begin, end);
     });
   }
-  static void backward(const Views& v, const Tensor&, const GateGradients& gradients) {
+  // Returns the gradient of the bias.
+  static Tensor backward(const Views& v, const Tensor& x, GateGradients& gradients) {
     check(v);
     torch::stable::parallel_for(0, v.shape.rows, grain(v.shape), [&](int64_t begin, int64_t end) {
       gate_backward_cpu(v.shape, v.inputs(), gradients, begin, end);
     });
+    return torch::stable::new_empty(x, {0}, ScalarType::Float);
   }
 };
 
@@ -73,40 +81,43 @@ struct Cuda {
     const int error = gate_forward_cuda(v.shape, v.inputs(), out, current_stream(x));
     check_cuda("gated_residual", error);
   }
-  static void backward(const Views& v, const Tensor& x, const GateGradients& gradients) {
+  static Tensor backward(const Views& v, const Tensor& x, GateGradients& gradients) {
     DeviceOf guard(x);
-    const int error = gate_backward_cuda(v.shape, v.inputs(), gradients, current_stream(x));
-    check_cuda("gated_residual_backward", error);
+    const int64_t parts = v.bias ? v.shape.parts() : 0, width = v.bias ? v.shape.width : 0;
+    const CudaSums all(torch::stable::new_empty(x, {parts, width}, ScalarType::Float), {width},
+                       v.bias ? row_tiles(v.shape) : 0);
+    gradients.bias = all.memory;
+    const auto run = [&](void* stream) { return gate_backward_cuda(v.shape, v.inputs(), gradients, stream); };
+    return all.by("gated_residual_backward", v.shape, run);
   }
 };
 #endif
 
 template <class Device>
 Tensor gated_residual(Tensor x, std::optional<Tensor> update, Tensor candidate, std::optional<Tensor> addend,
-                      std::optional<Tensor> seed, double p) {
-  const Views v = views(x, update, candidate, addend, seed, p, "gated_residual");
+                      std::optional<Tensor> bias, std::optional<Tensor> seed, double p) {
+  const Views v = views(x, update, candidate, addend, bias, seed, p, "gated_residual");
   Tensor out = like(x);
   if (x.numel() > 0) Device::forward(v, x, out.mutable_data_ptr());
   return out;
 }
 
 template <class Device>
-std::tuple<Tensor, Tensor, Tensor> gated_residual_backward(Tensor grad, Tensor x, std::optional<Tensor> update,
-                                                           Tensor candidate, std::optional<Tensor> addend,
-                                                           std::optional<Tensor> seed, double p) {
+std::tuple<Tensor, Tensor, Tensor, Tensor> gated_residual_backward(Tensor grad, Tensor x, std::optional<Tensor> update,
+                                                                   Tensor candidate, std::optional<Tensor> addend,
+                                                                   std::optional<Tensor> bias,
+                                                                   std::optional<Tensor> seed, double p) {
   const char* op = "gated_residual_backward";
-  const Views v = views(x, update, candidate, addend, seed, p, op);
+  const Views v = views(x, update, candidate, addend, bias, seed, p, op);
   STD_TORCH_CHECK(grad.scalar_type() == x.scalar_type() && grad.numel() == x.numel(), op,
                   ": the gradient must have the shape and type of x");
   check_devices(op, {{"residual", x}, {"the gradient", grad}});
   const Tensor g = packed(grad);
   const auto gradient = [&](const Tensor& t) { return update ? like(t) : torch::stable::new_empty(t, {0}); };
   Tensor grad_x = gradient(x), grad_update = gradient(candidate), grad_candidate = like(candidate);
-  if (x.numel() > 0) {
-    Device::backward(v, x, {g.const_data_ptr(), grad_x.mutable_data_ptr(), grad_update.mutable_data_ptr(),
-                            grad_candidate.mutable_data_ptr()});
-  }
-  return {grad_x, grad_update, grad_candidate};
+  GateGradients gradients{g.const_data_ptr(), grad_x.mutable_data_ptr(), grad_update.mutable_data_ptr(),
+                          grad_candidate.mutable_data_ptr(), {}};
+  return {grad_x, grad_update, grad_candidate, Device::backward(v, x, gradients)};
 }
 
 }  // namespace
@@ -114,10 +125,11 @@ std::tuple<Tensor, Tensor, Tensor> gated_residual_backward(Tensor grad, Tensor x
 
 FM_LIBRARY(m) {
   m.def(
-      "gated_residual(Tensor x, Tensor? update, Tensor candidate, Tensor? addend, Tensor? seed, float p) -> Tensor");
+      "gated_residual(Tensor x, Tensor? update, Tensor candidate, Tensor? addend, Tensor? bias, Tensor? seed, float p) "
+      "-> Tensor");
   m.def(
-      "gated_residual_backward(Tensor grad, Tensor x, Tensor? update, Tensor candidate, Tensor? addend, Tensor? seed, "
-      "float p) -> (Tensor, Tensor, Tensor)");
+      "gated_residual_backward(Tensor grad, Tensor x, Tensor? update, Tensor candidate, Tensor? addend, Tensor? bias, "
+      "Tensor? seed, float p) -> (Tensor, Tensor, Tensor, Tensor)");
 }
 
 #if defined(FM_LIBRARY_CPU)

@@ -1,4 +1,4 @@
-// The update gate on the GPU: one thread per element, everything read and written once; see gate.h.
+// The update gate on the GPU, everything read and written once; see gate.h.
 #include "gate/gate.h"
 
 #include "common/cuda_rows.cuh"
@@ -6,25 +6,33 @@
 namespace fm {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kGateBlocks = 3;  // of a multiprocessor at least, as for the SiLU
 
-struct Element {
-  float x, gate, sum, slope, kept, candidate;
+// What memory has of an element; sum: of candidate, addend and bias.
+struct Loaded {
+  float x, update, sum, grad;
 };
 
 template <class Residual, class T>
-__device__ __forceinline__ Element element(const GateInputs& in, int64_t row, int64_t column) {
-  Element e;
-  e.x = get<Residual>(in.x, row * in.x_stride + column);
-  e.gate = in.update ? sigmoid(get<T>(in.update, row * in.update_stride + column)) : 1.f;
-  e.sum = e.candidate = get<T>(in.candidate, row * in.candidate_stride + column);
-  e.slope = 0.f;
-  if (in.addend) {
-    e.sum += get<T>(in.addend, row * in.addend_stride + column);
-    e.slope = in.update ? sigmoid(e.sum) : 1.f;
-    e.candidate = e.sum * e.slope;
+__device__ __forceinline__ Loaded load(const GateInputs& in, float bias, int64_t row, int64_t column) {
+  Loaded l{get<Residual>(in.x, row * in.x_stride + column), 0.f,
+           get<T>(in.candidate, row * in.candidate_stride + column) + bias, 0.f};
+  if (in.update) l.update = get<T>(in.update, row * in.update_stride + column);
+  if (in.addend) l.sum += get<T>(in.addend, row * in.addend_stride + column);
+  return l;
+}
+
+struct Element {
+  float gate, slope, kept, candidate;
+};
+
+__device__ __forceinline__ Element element(const GateInputs& in, const Loaded& l, int64_t row, int64_t column) {
+  Element e{1.f, 0.f, 1.f, l.sum};
+  if (in.update) e.gate = sigmoid(l.update);
+  if (in.update && in.addend) {
+    e.slope = sigmoid(l.sum);
+    e.candidate *= e.slope;
   }
-  e.kept = 1.f;
   if (in.dropping.seed) {
     const bool dropped = hash_of(in.dropping.row(row), static_cast<uint32_t>(column)) < in.dropping.limit;
     e.kept = dropped ? 0.f : in.dropping.kept;
@@ -34,69 +42,75 @@ __device__ __forceinline__ Element element(const GateInputs& in, int64_t row, in
 }
 
 template <class Residual, class T>
-__global__ void __launch_bounds__(kThreads) forward_kernel(GateShape shape, GateInputs in, void* out) {
-  const int64_t index = int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (index >= shape.rows * shape.width) return;
-  const Element e = element<Residual, T>(in, index / shape.width, index % shape.width);
-  put<Residual>(out, index, in.update ? e.x + e.gate * (e.candidate - e.x) : e.x + e.candidate);
+__global__ void __launch_bounds__(kRowThreads, kGateBlocks)
+    gate_forward_kernel(GateShape shape, GateInputs in, void* out) {
+  const RowTile tile(shape);
+  if (tile.column >= shape.width) return;
+  const float bias = in.bias ? in.bias[tile.column] : 0.f;
+  for_rows(
+      tile, [&](int64_t row) { return load<Residual, T>(in, bias, row, tile.column); },
+      [&](int64_t row, const Loaded& l) {
+        const Element e = element(in, l, row, tile.column);
+        put<Residual>(out, row * shape.width + tile.column,
+                      in.update ? l.x + e.gate * (e.candidate - l.x) : l.x + e.candidate);
+      });
 }
 
 template <class Residual, class T>
-__global__ void __launch_bounds__(kThreads)
-    backward_kernel(GateShape shape, GateInputs in, GateGradients gradients) {
-  const int64_t index = int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (index >= shape.rows * shape.width) return;
-  const Element e = element<Residual, T>(in, index / shape.width, index % shape.width);
-  const float g = get<Residual>(gradients.out, index);
-  float candidate = g * e.gate;
-  if (in.update) {
-    put<Residual>(gradients.x, index, g - candidate);
-    put<T>(gradients.update, index, candidate * (1.f - e.gate) * (e.candidate - e.x));
+__global__ void __launch_bounds__(kRowThreads, kGateBlocks)
+    gate_backward_kernel(GateShape shape, GateInputs in, GateGradients gradients) {
+  const RowTile tile(shape);
+  float sums[1] = {0.f};
+  if (tile.column < shape.width) {
+    const float bias = in.bias ? in.bias[tile.column] : 0.f;
+    for_rows(
+        tile,
+        [&](int64_t row) {
+          Loaded l = load<Residual, T>(in, bias, row, tile.column);
+          l.grad = get<Residual>(gradients.out, row * shape.width + tile.column);
+          return l;
+        },
+        [&](int64_t row, const Loaded& l) {
+          const int64_t place = row * shape.width + tile.column;
+          const Element e = element(in, l, row, tile.column);
+          float candidate = l.grad * e.gate;
+          if (in.update) {
+            put<Residual>(gradients.x, place, l.grad - candidate);
+            put<T>(gradients.update, place, candidate * (1.f - e.gate) * (e.candidate - l.x));
+          }
+          candidate *= e.kept;
+          if (in.addend && in.update) candidate *= silu_slope(l.sum, e.slope);
+          put<T>(gradients.candidate, place, candidate);
+          sums[0] += candidate;
+        });
   }
-  candidate *= e.kept;
-  if (in.addend && in.update) candidate *= silu_slope(e.sum, e.slope);
-  put<T>(gradients.candidate, index, candidate);
+  if (in.bias) write_sums(shape, tile, sums, gradients.bias);
 }
 
-template <class Residual, class T>
-int forward(const GateShape& shape, const GateInputs& in, void* out, void* stream) {
-  const auto blocks = static_cast<unsigned>((shape.rows * shape.width + kThreads - 1) / kThreads);
-  FM_LAUNCH(blocks, kThreads, 0, stream, (forward_kernel<Residual, T>))(shape, in, out);
-  return FM_LAST_ERROR();
-}
-
-template <class Residual, class T>
-int backward(const GateShape& shape, const GateInputs& in, const GateGradients& gradients, void* stream) {
-  const auto blocks = static_cast<unsigned>((shape.rows * shape.width + kThreads - 1) / kThreads);
-  FM_LAUNCH(blocks, kThreads, 0, stream, (backward_kernel<Residual, T>))(shape, in, gradients);
-  return FM_LAST_ERROR();
+// Calls launch(type of the residual, type of the others).
+template <class Launch>
+int with_types(const GateShape& shape, const Launch& launch) {
+  return with_cuda_type(shape.dtype, [&](auto type) {
+    return shape.residual_dtype == shape.dtype ? launch(type, type) : launch(0.f, type);
+  });
 }
 
 }  // namespace
 
 int gate_forward_cuda(const GateShape& shape, const GateInputs& in, void* out, void* stream) {
-  const bool mixed = shape.residual_dtype != shape.dtype;
-  switch (shape.dtype) {
-    case DType::kBFloat16:
-      return mixed ? forward<float, __nv_bfloat16>(shape, in, out, stream)
-                   : forward<__nv_bfloat16, __nv_bfloat16>(shape, in, out, stream);
-    case DType::kFloat16:
-      return mixed ? forward<float, __half>(shape, in, out, stream) : forward<__half, __half>(shape, in, out, stream);
-    default: return forward<float, float>(shape, in, out, stream);
-  }
+  return with_types(shape, [&](auto residual, auto other) {
+    FM_LAUNCH(row_blocks(shape), kRowThreads, 0, stream, (gate_forward_kernel<decltype(residual), decltype(other)>))
+    (shape, in, out);
+    return FM_LAST_ERROR();
+  });
 }
 
 int gate_backward_cuda(const GateShape& shape, const GateInputs& in, const GateGradients& gradients, void* stream) {
-  const bool mixed = shape.residual_dtype != shape.dtype;
-  switch (shape.dtype) {
-    case DType::kBFloat16:
-      return mixed ? backward<float, __nv_bfloat16>(shape, in, gradients, stream)
-                   : backward<__nv_bfloat16, __nv_bfloat16>(shape, in, gradients, stream);
-    case DType::kFloat16:
-      return mixed ? backward<float, __half>(shape, in, gradients, stream)
-                   : backward<__half, __half>(shape, in, gradients, stream);
-    default: return backward<float, float>(shape, in, gradients, stream);
-  }
+  return with_types(shape, [&](auto residual, auto other) {
+    FM_LAUNCH(row_blocks(shape), kRowThreads, 0, stream, (gate_backward_kernel<decltype(residual), decltype(other)>))
+    (shape, in, gradients);
+    return FM_LAST_ERROR();
+  });
 }
 
 }  // namespace fm

@@ -13,11 +13,10 @@ from fairseq_mega.modules.packed_linear import step_maps
 from fairseq_mega.modules.parameter_cache import ParameterCache
 from fairseq_mega.modules.single_steps import attention_step, by_single_steps
 from fairseq_mega.modules.state import LayerMemory, memory_for
-from fairseq_mega.ops.activation import silu
 from fairseq_mega.ops.attention import attention, chunked_attention
 from fairseq_mega.ops.common.recompute import recomputing
 from fairseq_mega.ops.decoding import NormalizedAttentionWeights, Place, complex_step_coefficients
-from fairseq_mega.ops.linear import after_silu, in_parts
+from fairseq_mega.ops.linear import after_silu, before_silu, in_parts
 from fairseq_mega.ops.rotary import normalized_query_key, turns_of_chunk
 
 from .complex_ema import ComplexEMA
@@ -95,7 +94,7 @@ class NormalizedGatedAttention(nn.Module):
             fresh = LayerMemory(self.ema.fresh_state(x), self.norm.fresh_statistics(x))
             memory = context.relay.receive(self, memory, fresh)
         normed, statistics = self.norm(x, padding_mask, None if memory is None else memory.norm, documents)
-        value = silu(self.value_proj(normed))
+        value = before_silu(self.value_proj, normed)
         state = None if memory is None else memory.ema
         average, ema = self.ema(
             normed,

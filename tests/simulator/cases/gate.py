@@ -20,6 +20,8 @@ def cases() -> Iterator[Case]:
         ((4, 30), torch.float16, False, True, 0.0),
         ((5, 65), FLOAT, True, False, 0.3, False),  # the sum of a residual
         ((130, 33), HALF, False, True, 0.0, False),
+        ((300, 33), FLOAT, True, False, 0.3, True, "bias"),
+        ((70, 40), HALF, False, True, 0.1, False, "bias"),
     ):
         wide = normal(1, size[0], 4 * size[1], dtype=dtype)  # rows lie apart
         names = ("x", "update", "candidate", "addend")[: 4 if addend else 3]
@@ -27,8 +29,12 @@ def cases() -> Iterator[Case]:
         if mixed:
             inputs["x"] = normal(3, *size)
         grad = normal(2, *size, dtype=inputs["x"].dtype)
+        if "bias" in gated:
+            inputs["bias"] = normal(4, size[1])
         leaves = exact(inputs)
         candidate = leaves["candidate"]
+        if "bias" in gated:
+            candidate = candidate + leaves["bias"]
         if addend:
             candidate = candidate + leaves["addend"]
             candidate = torch.nn.functional.silu(candidate) if all(gated) else candidate
@@ -44,10 +50,12 @@ def cases() -> Iterator[Case]:
         wanted = with_gradients({"y": y}, {"y": grad}, leaves)
 
         def run(inputs: Results = inputs, grad: Tensor = grad, seed: Optional[Tensor] = seed, p: float = p) -> Results:
-            given = [*(inputs.get(name) for name in ("x", "update", "candidate", "addend")), seed, p]
-            found = ops().gated_residual_backward(grad, *given)
-            found = (*found, found[2]) if "update" in inputs else (grad, found[2], found[2])
-            gradients = {f"gradient of {name}": value for name, value in zip(inputs, found)}
+            names = ("x", "update", "candidate", "addend", "bias")
+            given = [*(inputs.get(name) for name in names), seed, p]
+            of_x, of_update, of_candidate, of_bias = ops().gated_residual_backward(grad, *given)
+            of_x = of_x if "update" in inputs else grad
+            found = dict(zip(names, (of_x, of_update, of_candidate, of_candidate, of_bias)))
+            gradients = {f"gradient of {name}": found[name] for name in inputs}
             return {"y": ops().gated_residual(*given), **gradients}
 
         yield Case(f"gate {size} {dtype} addend {addend} mixed {mixed} dropout {p} {gated}", run, wanted)

@@ -55,24 +55,29 @@ def silu_cases() -> Iterator[Case]:
             (every[1:], 0.3, True),
             (every[1:], 0.0, False),
             (every, 0.1, True),
+            (("bias",), 0.2, True),
+            ((*every, "bias"), 0.0, True),
         ):
             seed = torch.tensor(9) if p > 0.0 else None
             rest = (seed, p, activated)
             factors = 1.0 if seed is None else kept(seed, torch.Size(size), p) / (1 - p)
-            rows = {name: normal(i, *size, dtype=dtype) for i, name in enumerate(("x", *names)) if name != "omega"}
-            columns = {"omega": normal(9, size[1])} if "omega" in names else {}
+            coefficients = ("omega", "bias")
+            rows = {
+                name: normal(i, *size, dtype=dtype) for i, name in enumerate(("x", *names)) if name not in coefficients
+            }
+            columns = {name: normal(9 + i, size[1]) for i, name in enumerate(coefficients) if name in names}
 
-            def formula(x: Tensor, factor: Any = None, skip: Any = None, omega: Any = None) -> Results:
-                y = x if skip is None else x + omega * skip
+            def formula(x: Tensor, factor: Any = None, skip: Any = None, omega: Any = None, bias: Any = 0.0) -> Results:
+                y = x + bias if skip is None else x + omega * skip + bias
                 y = (F.silu(y) if activated else y) * factors  # noqa: B023
                 return {"y": y if factor is None else factor * y}
 
-            def run(
-                grads: Results, x: Tensor, factor: Any = None, skip: Any = None, omega: Any = None, rest: Any = rest
-            ) -> Results:
-                found = ops().silu_backward(grads["y"], x, factor, skip, omega, *rest)
-                gradients = {f"gradient of {name}": g for name, g in zip(("x", "factor", "skip", "omega"), found)}
-                return {"y": ops().silu(x, factor, skip, omega, *rest), **gradients}
+            def run(grads: Results, x: Tensor, rest: Any = rest, **given: Tensor) -> Results:
+                every = ("factor", "skip", "omega", "bias")
+                others = [given.get(name) for name in every]
+                *found, sums = ops().silu_backward(grads["y"], x, *others, *rest)
+                gradients = {f"gradient of {name}": g for name, g in zip(("x", *every), (*found, *sums))}
+                return {"y": ops().silu(x, *others, *rest), **gradients}
 
             yield case(f"silu {size} {dtype} {names} {p} {activated}", rows, columns, formula, run)
 
