@@ -15,7 +15,7 @@ int ema_scan_launch(const EmaArguments<T>& arguments, void* stream);
 #define EMA_SCAN_LAUNCH(T, kGradient)                                                                         \
   template <bool kLag>                                                                                        \
   static int launch(const EmaArguments<T>& a, void* stream) {                                                 \
-    const size_t bytes = static_cast<size_t>(shared_bytes(a.plan, kGradient, kLag, a.totals));                \
+    const size_t bytes = static_cast<size_t>(shared_bytes(a.plan));                                           \
     if (const int error = FM_MORE_SHARED(bytes, ema_scan_kernel<T, kGradient, kLag>)) return error;           \
     FM_LAUNCH(static_cast<unsigned>(a.plan.blocks), static_cast<unsigned>(a.plan.warps* kLanes), bytes, stream, \
               ema_scan_kernel<T, kGradient, kLag>)(a);                                                        \

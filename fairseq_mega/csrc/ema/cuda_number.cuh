@@ -50,14 +50,19 @@ __device__ __forceinline__ void store_element(float* array, int64_t index, Compl
   array[2 * index + 1] = value.im;
 }
 
-// The same in an array whose elements are kLanes apart, so that the lanes of a warp are side by side.
+// Their floats, in a place of four.
 __device__ __forceinline__ void get(const float* place, float& value) { value = *place; }
-__device__ __forceinline__ void get(const float* place, Complex& value) { value = {place[0], place[kLanes]}; }
+__device__ __forceinline__ void get(const float* place, Complex& value) { value = {place[0], place[1]}; }
 __device__ __forceinline__ void put(float* place, float value) { *place = value; }
 __device__ __forceinline__ void put(float* place, Complex value) {
   place[0] = value.re;
-  place[kLanes] = value.im;
+  place[1] = value.im;
 }
+
+__device__ __forceinline__ float multiply(float p, float g) { return p * g; }
+__device__ __forceinline__ Complex multiply(float p, Complex g) { return {p * g.re, p * g.im}; }
+__device__ __forceinline__ float from_real(float value, float) { return value; }
+__device__ __forceinline__ Complex from_real(float value, Complex) { return {value, 0.f}; }
 
 // ---- powers, computed in double precision ----
 
@@ -81,6 +86,8 @@ struct Exact<Complex> {
   __device__ Exact times(double factor) const { return {re * factor, im * factor}; }
 };
 
+constexpr double kPi = 3.141592653589793;
+
 // q^steps where log_decay = log(q); q may be zero.
 __device__ __forceinline__ Exact<float> power(float log_decay, int64_t steps) {
   return {steps == 0 ? 1.0 : exp(static_cast<double>(log_decay) * static_cast<double>(steps))};
@@ -88,8 +95,10 @@ __device__ __forceinline__ Exact<float> power(float log_decay, int64_t steps) {
 __device__ __forceinline__ Exact<Complex> power(Complex log_decay, int64_t steps) {
   if (steps == 0) return {1.0, 0.0};
   const double size = exp(static_cast<double>(log_decay.re) * static_cast<double>(steps));
-  const double angle = static_cast<double>(log_decay.im) * static_cast<double>(steps);
-  return {size * cos(angle), size * sin(angle)};
+  const double half_turns = static_cast<double>(log_decay.im) * static_cast<double>(steps) / kPi;
+  double sine, cosine;
+  sincospi(half_turns, &sine, &cosine);  // not sincos, whose reduction of large angles needs a stack
+  return {size * cosine, size * sine};
 }
 
 // What `steps` steps do to a pair (v, dv/dq): v' = q^steps v, in two floats, and slope = d(q^steps)/dq.

@@ -19,7 +19,7 @@
 namespace fm {
 
 constexpr int kSlotFloats = 16;  // per thread, in shared memory: what pieces hand to their successors
-constexpr int kMaxSharedCarry = 32 << 10;
+constexpr int kMaxSharedRecords = 80 << 10;  // two blocks share a multiprocessor's memory
 
 // Components that a thread holds in registers, and whose states are exchanged between two barriers: as many as fit in
 // kSlotFloats floats. Their number is rounded up to it; the ones added are zero.
@@ -27,10 +27,11 @@ constexpr int group_size(int floats, bool gradient, bool lag) {
   return kSlotFloats / (floats * (gradient ? 2 : 1) * (lag ? 2 : 1));
 }
 
-// Arrays of kSteps floats per thread in shared memory: slots, input, delayed input, output, x.
-__host__ __device__ constexpr int columns(bool gradient, bool lag, bool totals) {
-  return 2 + lag + (totals ? 0 : 1 + gradient);
-}
+// What a block keeps of a component and channel of a set: coefficients, the decay over kSteps steps in two floats, the
+// carried state; in the gradient its derivatives and sums; with truncation what a lagged input adds.
+enum Record { kDecay, kWeight, kHigh, kLow, kValue, kDerivative, kSumValue, kSumDerivative, kSlope };
+__host__ __device__ constexpr int lag_record(bool gradient) { return gradient ? kSlope + 1 : kValue + 1; }
+constexpr int record_size(bool gradient, bool lag) { return lag_record(gradient) + (lag ? 1 + gradient : 0); }
 
 struct EmaPlan {
   int warps = 0;
@@ -38,28 +39,20 @@ struct EmaPlan {
   int n = 0;               // N rounded up
   int width = 0;           // D rounded up to kLanes
   int rows = 0;            // width, or 2 width if bidirectional
-  int sets = 0;            // scans over the sequence: past, and future or memory (of a state that comes in)
   bool two_walks = false;  // one segment, both directions, several tiles
-  bool carry_in_shared = false;
-  int64_t blocks = 0;      // of threads, of the main kernel
-  int64_t carry_bytes = 0;  // per block
+  bool records_in_shared = false;
+  int64_t blocks = 0;        // of threads, of the main kernel
+  int64_t record_bytes = 0;  // per block
 
   __host__ __device__ int tile() const { return warps * kSteps; }
   __host__ __device__ int64_t segment() const { return static_cast<int64_t>(tiles_per_segment) * tile(); }
 };
 
-// Dynamic shared memory: columns, what warps tell each other of cuts, carried states.
-inline int64_t shared_bytes(const EmaPlan& plan, bool gradient, bool lag, bool totals) {
-  const int64_t column = kMaxWarps * kSteps * kLanes * static_cast<int64_t>(sizeof(float));
-  return columns(gradient, lag, totals) * column + kMaxWarps * static_cast<int64_t>(sizeof(int)) +
-         (plan.carry_in_shared ? plan.carry_bytes : 0);
+// Dynamic shared memory: slots, what warps tell each other of cuts, records.
+inline int64_t shared_bytes(const EmaPlan& plan) {
+  const int64_t slots = kMaxWarps * kSlotFloats * kLanes * static_cast<int64_t>(sizeof(float));
+  return slots + kMaxWarps * static_cast<int64_t>(sizeof(int)) + (plan.records_in_shared ? plan.record_bytes : 0);
 }
-
-// Transfer<T> of every component and row.
-template <class T>
-struct TransferTable {
-  T *high, *low, *slope;
-};
 
 // Everything a kernel needs; T = float or Complex.
 template <class T>
@@ -78,15 +71,21 @@ struct EmaArguments {
   float* moments;
   float* moments_memory;
 
-  // Tables (n, rows), channels side by side, zero for channels and components that do not exist.
-  T *decay, *weight, *memory_weight, *lag, *lag_slope;
-  TransferTable<T> whole, partial;  // over kSteps steps, and over the length's remainder
   T* states;         // (batch, segments, 1 or 2, n, rows): the totals of segments, then what enters them, then sums;
                      // with two walks (batch, tiles, 1 or 2, n, width): what enters the tiles of the second set
   T* memory_states;  // the same for the memory scan
-  T* carry;          // carry_bytes per block, unless it is in shared memory
+  T* records;        // record_bytes per block, unless they are in shared memory
   int* cuts;         // (batch, segments, 2): whether a past/future scan is cut anywhere in the segment
   bool* lag_ok;      // (batch, length): whether t - truncation is in the same document as t
 };
+
+__device__ __forceinline__ float no_memory(float) { return -INFINITY; }
+__device__ __forceinline__ Complex no_memory(Complex) { return {-INFINITY, 0.f}; }
+
+// Where only lag 0 counts, a decay of zero says so without rounding errors.
+template <class T>
+__device__ __forceinline__ T log_decay_of(const EmaArguments<T>& a, int64_t coefficient) {
+  return a.shape.truncation == 1 ? no_memory(T{}) : element<T>(a.c.log_decay, coefficient);
+}
 
 }  // namespace fm

@@ -1,5 +1,5 @@
 #pragma once
-// Rows of a sequence between global memory and the columns that threads keep in shared memory (see ema_scan.cuh).
+// Pieces of a sequence between global memory and the registers of the threads that scan them (see cuda_scan.cuh).
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -16,61 +16,83 @@ __device__ __forceinline__ float to_float(float value) { return value; }
 __device__ __forceinline__ float to_float(__nv_bfloat16 value) { return __bfloat162float(value); }
 __device__ __forceinline__ float to_float(__half value) { return __half2float(value); }
 
-// Writes steps start .. start + kSteps - 1 of one channel to a column in shared memory: zero outside of the sequence
-// and where `cleared` has a bit.
-template <class Element>
-__device__ __forceinline__ void stage_rows(const Element* sequence, const EmaShape& shape, int64_t channel, int start,
-                                           unsigned cleared, float* column) {
-  const Element* row = sequence + start * shape.width + channel;
-  const int length = static_cast<int>(shape.length);
-  float values[kSteps];
-#pragma unroll
-  for (int j = 0; j < kSteps; ++j) {
-    const int t = start + j;
-    values[j] = channel < shape.width && t >= 0 && t < length ? to_float(row[j * shape.width]) : 0.f;
-  }
-#pragma unroll
-  for (int j = 0; j < kSteps; ++j) column[j * kLanes] = cleared >> j & 1 ? 0.f : values[j];
-}
+// kSteps steps of one channel, in the order of time or against it.
+struct Piece {
+  const EmaShape& shape;
+  int64_t sequence;
+  int channel, start;
+  bool descending;
 
-__device__ __forceinline__ void stage(const void* data, const EmaShape& shape, int64_t sequence, int64_t channel,
-                                      int start, unsigned cleared, float* column) {
-  const int64_t offset = sequence * shape.length * shape.width;
-  switch (shape.dtype) {
-    case DType::kFloat32:
-      stage_rows(static_cast<const float*>(data) + offset, shape, channel, start, cleared, column);
-      break;
-    case DType::kBFloat16:
-      stage_rows(static_cast<const __nv_bfloat16*>(data) + offset, shape, channel, start, cleared, column);
-      break;
-    case DType::kFloat16:
-      stage_rows(static_cast<const __half*>(data) + offset, shape, channel, start, cleared, column);
-      break;
+  // Zero outside of the sequence and where `cleared` has the bit of a step after `start`; channels that do not exist
+  // read another one.
+  __device__ __forceinline__ void load(const void* data, unsigned cleared, float (&values)[kSteps]) const {
+    switch (shape.dtype) {
+      case DType::kFloat32: load_rows<float>(data, values); break;
+      case DType::kBFloat16: load_rows<__nv_bfloat16>(data, values); break;
+      case DType::kFloat16: load_rows<__half>(data, values); break;
+    }
+    clear(cleared, values);
   }
-}
+  // The steps that are in the sequence, zero where `cleared` has a bit; of channels that exist.
+  __device__ __forceinline__ void store(void* data, unsigned cleared, float (&values)[kSteps]) const {
+    clear(cleared, values);
+    if (channel >= shape.width) return;
+    switch (shape.dtype) {
+      case DType::kFloat32: store_rows<float>(data, values); break;
+      case DType::kBFloat16: store_rows<__nv_bfloat16>(data, values); break;
+      case DType::kFloat16: store_rows<__half>(data, values); break;
+    }
+  }
 
-template <class Element>
-__device__ __forceinline__ void write_rows(Element* row, int64_t stride, int end, unsigned cleared,
-                                           const float* column) {
+ private:
+  __device__ __forceinline__ bool whole() const {
+    return start >= 0 && start + kSteps <= static_cast<int>(shape.length);
+  }
+  __device__ __forceinline__ bool has(int i) const {
+    const int t = start + (descending ? kSteps - 1 - i : i);
+    return t >= 0 && t < static_cast<int>(shape.length);
+  }
+  template <class Element, class Pointer>
+  __device__ __forceinline__ Element* first(Pointer data) const {
+    const int column = min(channel, static_cast<int>(shape.width) - 1), step = descending ? start + kSteps - 1 : start;
+    return static_cast<Element*>(data) + (sequence * shape.length + step) * shape.width + column;
+  }
+  __device__ __forceinline__ int64_t next() const { return descending ? -shape.width : shape.width; }
+
+  template <class Element>
+  __device__ __forceinline__ void load_rows(const void* data, float (&values)[kSteps]) const {
+    const Element* row = first<const Element>(data);
+    if (whole()) {
 #pragma unroll
-  for (int j = 0; j < kSteps; ++j) {
-    if (j < end) row[j * stride] = static_cast<Element>(cleared >> j & 1 ? 0.f : column[j * kLanes]);
+      for (int i = 0; i < kSteps; ++i, row += next()) values[i] = to_float(*row);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kSteps; ++i, row += next()) values[i] = has(i) ? to_float(*row) : 0.f;
+    }
   }
-}
+  template <class Element>
+  __device__ __forceinline__ void store_rows(void* data, const float (&values)[kSteps]) const {
+    Element* row = first<Element>(data);
+    if (whole()) {
+#pragma unroll
+      for (int i = 0; i < kSteps; ++i, row += next()) *row = static_cast<Element>(values[i]);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kSteps; ++i, row += next()) {
+        if (has(i)) *row = static_cast<Element>(values[i]);
+      }
+    }
+  }
+  __device__ __forceinline__ void clear(unsigned cleared, float (&values)[kSteps]) const {
+    if (cleared == 0) return;
+    if (descending) cleared = reversed(cleared);
+#pragma unroll
+    for (int i = 0; i < kSteps; ++i) values[i] = cleared >> i & 1 ? 0.f : values[i];
+  }
 
-// The reverse: a column to memory, the steps that are in the sequence.
-__device__ __forceinline__ void unstage(void* data, const EmaShape& shape, int64_t sequence, int64_t channel,
-                                        int start, unsigned cleared, const float* column) {
-  const int64_t first = (sequence * shape.length + start) * shape.width + channel;
-  const int end = channel < shape.width ? static_cast<int>(shape.length) - start : 0;
-  switch (shape.dtype) {
-    case DType::kFloat32: write_rows(static_cast<float*>(data) + first, shape.width, end, cleared, column); break;
-    case DType::kBFloat16:
-      write_rows(static_cast<__nv_bfloat16*>(data) + first, shape.width, end, cleared, column);
-      break;
-    case DType::kFloat16: write_rows(static_cast<__half*>(data) + first, shape.width, end, cleared, column); break;
-  }
-}
+ public:
+  __device__ __forceinline__ static unsigned reversed(unsigned steps) { return __brev(steps) >> (kLanes - kSteps); }
+};
 
 // Bit j, of kLanes: flags[start + j], false outside of the sequence. All lanes must call it.
 __device__ __forceinline__ unsigned load_flags(const bool* flags, const EmaShape& shape, int64_t sequence, int start) {

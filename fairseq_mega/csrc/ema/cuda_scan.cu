@@ -25,9 +25,9 @@ EmaPlan make_plan(const EmaShape& shape, bool gradient) {
   plan.width = static_cast<int>(round_up(shape.width, kLanes));
   plan.rows = shape.bidirectional ? 2 * plan.width : plan.width;
   const int sets = lag && !shape.bidirectional ? 1 : 2;
-  plan.carry_bytes = static_cast<int64_t>(sets) * plan.n * (gradient ? 4 : 1) * kLanes * floats * sizeof(float);
-  const int64_t room = cuda_shared_bytes() - shared_bytes(plan, gradient, lag, false);
-  plan.carry_in_shared = plan.carry_bytes <= std::min<int64_t>(kMaxSharedCarry, room);
+  plan.record_bytes = static_cast<int64_t>(sets) * plan.n * record_size(gradient, lag) * kLanes * floats * sizeof(float);
+  const int64_t room = cuda_shared_bytes() - shared_bytes(plan);
+  plan.records_in_shared = plan.record_bytes <= std::min<int64_t>(kMaxSharedRecords, room);
   return plan;
 }
 
@@ -59,10 +59,6 @@ template <class T>
 int64_t lay_out(EmaArguments<T>& a, bool gradient, void* memory) {
   Workspace workspace(memory);
   const int64_t table = static_cast<int64_t>(a.plan.n) * a.plan.rows;
-  for (T** place : {&a.decay, &a.weight, &a.memory_weight, &a.lag, &a.lag_slope, &a.whole.high, &a.whole.low,
-                    &a.whole.slope, &a.partial.high, &a.partial.low, &a.partial.slope}) {
-    *place = workspace.take<T>(table);
-  }
   if (a.plan.segments > 1) {
     const int64_t states = a.shape.batch * a.plan.segments * (gradient ? 2 : 1) * table;
     a.states = workspace.take<T>(states);
@@ -73,7 +69,7 @@ int64_t lay_out(EmaArguments<T>& a, bool gradient, void* memory) {
     const int64_t of_tile = static_cast<int64_t>(gradient ? 2 : 1) * a.plan.n * a.plan.width;
     a.states = workspace.take<T>(a.shape.batch * a.plan.tiles_per_segment * of_tile);
   }
-  if (!a.plan.carry_in_shared) a.carry = workspace.take<T>(a.plan.blocks * a.plan.carry_bytes / sizeof(T));
+  if (!a.plan.records_in_shared) a.records = workspace.take<T>(a.plan.blocks * a.plan.record_bytes / sizeof(T));
   if (a.shape.truncation > 0) a.lag_ok = workspace.take<bool>(a.shape.batch * a.shape.length);
   return workspace.used();
 }
@@ -101,7 +97,6 @@ int run(EmaArguments<T> a, const EmaCoefficients& c, const EmaInputs& in, void* 
   a.reset = in.reset;
   const int64_t table = static_cast<int64_t>(a.plan.n) * a.plan.rows;
   const auto blocks = [](int64_t threads) { return static_cast<unsigned>(ceil_div(threads, kSmallBlock)); };
-  FM_LAUNCH(blocks(table), kSmallBlock, 0, stream, ema_tables_kernel<T, kGradient>)(a);
   if (a.shape.truncation > 0 && a.reset != nullptr) {
     FM_LAUNCH(blocks(a.shape.batch * round_up(a.shape.length, kLanes)), kSmallBlock, 0, stream, ema_lag_kernel)
     (a.reset, a.lag_ok, a.shape.batch, a.shape.length, a.shape.truncation);
@@ -156,7 +151,7 @@ EmaShape effective(EmaShape shape) {
 
 }  // namespace
 
-int64_t ema_scan_shared_bytes_cuda() { return shared_bytes(EmaPlan{}, true, true, false); }
+int64_t ema_scan_shared_bytes_cuda() { return shared_bytes(EmaPlan{}); }
 
 int64_t ema_scan_workspace_cuda(const EmaShape& given, bool backward) {
   if (is_empty(given)) return 0;

@@ -1,21 +1,21 @@
 #pragma once
-// The scan itself, forward and backward, real and complex; ema_plan.cuh tells how it is divided.
+// The scan itself, forward and backward, real and complex; cuda_plan.cuh tells how it is divided.
 //
-// Every thread scans its piece of kSteps steps from zero, for kGroup components at a time, which it holds in registers,
-// and leaves the results in shared memory (the slots). A few threads carry the state over the pieces of the tile: each
-// slot then holds the state that enters its piece. From there every thread scans its piece again and adds up outputs.
+// Every thread holds its piece of kSteps steps in registers: inputs, outputs, and kGroup components at a time. It scans
+// the piece from zero and leaves the results in shared memory (the slots). A few threads carry the state over the pieces
+// of the tile: each slot then holds the state that enters its piece. From there every thread scans its piece again and
+// adds up outputs.
 //
 // A scan in the gradient runs against time where that of the forward pass runs with it, and keeps a pair (v, z = dv/dq)
 // where that keeps u. Three kinds of scan, called sets, share this code: over the rows of coefficients that look into
 // the past, over those that look into the future, and over the memory (what is left of the incoming state, or the
 // gradient of the final state), which has no input.
 //
-// A thread keeps the states and coefficients of 16 real components in registers (8 in the gradient), 48 floats. Two
-// blocks of 8 warps share a multiprocessor then. That many independent chains of multiply-adds per thread need no more
-// warps to keep the arithmetic units busy; fewer per thread would mean reading every input from shared memory more
-// often, which is the next limit (one word per lane and clock, against four multiply-adds).
+// Pieces that are whole and have no border of documents take a straight line of instructions. With 128 registers a
+// thread two blocks of 8 warps share a multiprocessor (one in the gradient with truncation, which needs more); so many
+// independent chains of multiply-adds need no more warps to keep the arithmetic units busy.
 //
-// "Cut" means that nothing may pass from the step before, in the order of the scan: bit j is set for step j of a piece.
+// Steps of a piece are counted in the order of the scan. "Cut" means that nothing may pass from the step before.
 #include "ema/cuda_plan.cuh"
 #include "ema/cuda_rows.cuh"
 #include "common/launch.h"
@@ -28,30 +28,61 @@ struct Memory {
   T v{}, z{};
 };
 
-// Coefficients of kGroup components in registers.
-template <class T, int kGroup, bool kLag>
+// Of kGroup components in registers.
+template <class T, int kGroup>
 struct Group {
   T decay[kGroup], weight[kGroup], lag[kGroup], lag_slope[kGroup];
 };
 
-// One scan over the sequence. Its direction is a sign in the order of steps, so that one body of code serves all.
+// One scan over the sequence.
 struct Set {
-  int index;        // of its carried state: 0, 1
+  int index;        // of its records: 0, 1
   bool memory;      // no input
   bool descending;  // against time
   bool shift;       // outputs take the state before their step instead of the one after it
-
-  // Step in the piece that comes i-th.
-  __device__ __forceinline__ int step(int i) const { return descending ? kSteps - 1 - i : i; }
-  // Warp of the block whose piece comes i-th.
-  __device__ __forceinline__ int piece(int i, int warps) const { return descending ? warps - 1 - i : i; }
 };
 
-// Floats in shared memory that each thread has to itself: a column of each of these, kLanes apart. The offsets are the
-// same whatever the number of warps, so that one register tells where a thread's columns are.
-constexpr int kColumn = kSteps * kLanes;
-constexpr int kColumnStride = kMaxWarps * kColumn;
-static_assert(kSlotFloats == kSteps);
+// Which steps of a piece are in the sequence (upper half) and which are cut (lower half), from the first on.
+struct Steps {
+  unsigned bits;
+
+  __device__ __forceinline__ bool plain() const { return bits == 0xffff0000u; }
+  __device__ __forceinline__ bool present(int i) const { return bits >> (kSteps + i) & 1; }
+  __device__ __forceinline__ bool cut(int i) const { return bits >> i & 1; }
+  // The same, not known before: else every bit would have a register of its own all the time.
+  __device__ __forceinline__ Steps anew() const {
+    Steps steps = *this;
+    asm volatile("" : "+r"(steps.bits));
+    return steps;
+  }
+  __device__ __forceinline__ bool any_cut() const { return (bits & 0xffffu) != 0; }
+};
+static_assert(kSteps == 16);
+
+// What a thread knows of its piece, in the order of the scan.
+struct Values {
+  float input[kSteps], lagged[kSteps], x[kSteps], output[kSteps];  // lagged: of `truncation` steps before
+};
+
+__device__ __forceinline__ void reverse(float (&values)[kSteps]) {
+#pragma unroll
+  for (int i = 0; i < kSteps / 2; ++i) {
+    const float other = values[kSteps - 1 - i];
+    values[kSteps - 1 - i] = values[i];
+    values[i] = other;
+  }
+}
+
+__device__ __forceinline__ void set_zero(float (&values)[kSteps]) {
+#pragma unroll
+  for (int i = 0; i < kSteps; ++i) values[i] = 0.f;
+}
+
+struct alignas(16) Four {
+  float values[4];
+};
+
+constexpr int kSlotFours = kSlotFloats / 4;  // of a thread
 
 // Place in (4, B, K, N).
 __device__ __forceinline__ int64_t moment_index(const EmaShape& shape, int part, int64_t sequence, int64_t row, int n) {
@@ -65,19 +96,24 @@ class EmaScan {
   static constexpr int kParts = kGradient ? 2 : 1;
   static constexpr int kFloats = sizeof(T) / sizeof(float);
   static constexpr int kGroup = group_size(kFloats, kGradient, kLag);
-  static constexpr int kUnroll = 4;  // steps whose inputs are read ahead
-  static constexpr int kSlotColumn = 0, kInputColumn = 1, kLaggedColumn = 2;  // as columns() counts them
-  static constexpr int kOutputColumn = 2 + kLag, kXColumn = 3 + kLag;
-  static constexpr int kCarryParts = kGradient ? 4 : 1;  // v, z, sum x v, sum x z
+  static constexpr int kRecords = record_size(kGradient, kLag), kLagRecord = lag_record(kGradient);
+  // Slots are read and written by fours of floats: these are of so many components.
+  static constexpr int kTogether = 4 / (kParts * kFloats);
+  // Whether a group may stay in registers from tile to tile: where all components are one, and registers are free.
+  static constexpr bool kKept = !kGradient && !kLag;
   using State = Memory<T, kGradient>;
-  using Coefficients = Group<T, kGroup, kLag>;
+  struct Several {
+    State of[kTogether];
+  };
 
   __device__ __forceinline__ EmaScan(const EmaArguments<T>& arguments, float* shared)
-      : a(arguments), shared_(shared), mine_(shared + warp() * kColumn + lane()) {
+      : a(arguments), slots_(reinterpret_cast<Four*>(shared) + lane()) {
     const int channel_blocks = a.plan.width / kLanes, block = blockIdx.x;
     channel_ = block % channel_blocks * kLanes + lane();
     segment_ = block / channel_blocks % a.plan.segments;
     sequence_ = block / channel_blocks / a.plan.segments;
+    T* in_memory = a.records + blockIdx.x * (a.plan.record_bytes / static_cast<int64_t>(sizeof(T)));
+    records_ = (a.plan.records_in_shared ? reinterpret_cast<T*>(cuts() + kMaxWarps) : in_memory) + lane();
   }
 
   __device__ __forceinline__ void run() {
@@ -86,15 +122,19 @@ class EmaScan {
     }
     const bool ahead = a.totals && a.plan.two_walks;  // the walk of the second set
 #pragma unroll 1
-    for (int i = 0; i < sets(); ++i) start_carry(set(i));
+    for (int i = 0; i < sets(); ++i) start_records(set(i));
+    __syncthreads();
+    const bool backwards = kGradient != ahead;
+    tile_ = segment_ * a.plan.tiles_per_segment + (backwards ? a.plan.tiles_per_segment - 1 : 0);
 #pragma unroll 1
-    for (int i = 0; i < a.plan.tiles_per_segment; ++i) {
-      const int tile = kGradient != ahead ? a.plan.tiles_per_segment - 1 - i : i;
-      tile_start_ = (segment_ * a.plan.tiles_per_segment + tile) * a.plan.tile();
-      if (tile_start_ >= a.shape.length) continue;
-      if (a.plan.two_walks) ahead ? leave_entering(tile) : take_entering(tile);
-      run_tile(ahead);
-    }
+    do {
+      if (valid_steps(0) > 0) {
+        if (a.plan.two_walks) ahead ? leave_entering() : take_entering();
+        run_tile(ahead);
+      }
+      tile_ += backwards ? -1 : 1;
+    } while (static_cast<unsigned>(tile_ - segment_ * a.plan.tiles_per_segment) <
+             static_cast<unsigned>(a.plan.tiles_per_segment));
     if (!ahead) finish();
   }
 
@@ -112,113 +152,118 @@ class EmaScan {
     return {1, true, kGradient, kGradient};
   }
 
-  __device__ __forceinline__ int start() const { return tile_start_ + warp() * kSteps; }
-
-  __device__ __forceinline__ void run_tile(bool ahead) {
-    const unsigned padding = load_flags(a.padding, a.shape, sequence_, start());
-    stage(a.input, a.shape, sequence_, channel_, start(), kGradient ? 0 : padding, column(kInputColumn));
-    if (kGradient && !a.totals) stage(a.x, a.shape, sequence_, channel_, start(), padding, column(kXColumn));
-#pragma unroll 1
-    for (int i = ahead; i < sets(); ++i) run_set(set(i));
-    if (a.totals) return;
-    unstage(a.output, a.shape, sequence_, channel_, start(), kGradient ? padding : 0, column(kOutputColumn));
+  __device__ __forceinline__ int start() const { return (tile_ * a.plan.warps + warp()) * kSteps; }
+  __device__ __forceinline__ Piece piece(const Set& set, int delay = 0) const {
+    return {a.shape, sequence_, channel_, start() - delay, set.descending};
   }
 
-  __device__ __forceinline__ void run_set(const Set& set) {
-    const int valid = valid_steps(warp());
-    const unsigned border = load_flags(a.reset, a.shape, sequence_, start() + set.descending);
-    const unsigned cut = border & ((1u << valid) - 1u);
-    if constexpr (kLag) stage_lagged(set);
+  __device__ __forceinline__ unsigned padding_at(int first) const {
+    return load_flags(a.padding, a.shape, sequence_, first);
+  }
+
+  __device__ __forceinline__ void run_tile(bool ahead) {
+    Values values;
+    load(set(ahead), values);
+    set_zero(values.output);
+#pragma unroll 1
+    for (int i = ahead;;) {
+      run_set(set(i), values);
+      if (++i == sets()) break;
+      turn(values);
+    }
+    if (!a.totals) piece(set(sets() - 1)).store(a.output, kGradient ? padding_at(start()) : 0, values.output);
+  }
+
+  __device__ __forceinline__ void load(const Set& set, Values& values) const {
+    const unsigned padding = padding_at(start());
+    piece(set).load(a.input, kGradient ? 0 : padding, values.input);
+    if (kGradient && !a.totals) piece(set).load(a.x, padding, values.x);
+  }
+
+  // From the order, or the input, of the first set to that of the second. With truncation, where there is no memory,
+  // registers are too few to turn all around.
+  __device__ __forceinline__ void turn(Values& values) const {
+    set_zero(values.lagged);  // no longer needed
+    if constexpr (kLag) {
+      reverse(values.output);
+      load(set(1), values);
+    } else if (a.shape.bidirectional) {
+      reverse(values.input);
+      if (kGradient) reverse(values.x);
+      reverse(values.output);
+    } else {
+      set_zero(values.input);
+    }
+  }
+
+  __device__ __forceinline__ void run_set(const Set& set, Values& values) {
+    if constexpr (kLag) load_lagged(set, values);
+    const Steps steps = steps_of(set);
 #pragma unroll 1
     for (int n = 0; n < a.plan.n; n += kGroup) {
       if (kGradient && !a.totals) __syncthreads();  // until the sums of the components before have been read
-      if (!set.memory) scan_from_zero(set, n, cut, valid);
-      if (lane() == 0) cuts()[warp()] = cut != 0;
+      load_group(set, n);
+      State state[kGroup];
+      if (!set.memory) {
+        steps.plain() ? scan_from_zero<true>(values, steps, state) : scan_from_zero<false>(values, steps.anew(), state);
+        put_slots(state);
+      }
+      if (lane() == 0) cuts()[warp()] = steps.any_cut();
       __syncthreads();
-#pragma unroll 1
-      for (int i = warp(); i < kGroup; i += a.plan.warps) carry_over(set, n, i);
+      carry_over(set, n);
       __syncthreads();
       if (a.totals) continue;
-      add_outputs(set, n, cut, valid);
+      add_outputs(set, n, steps, values);
       if constexpr (kGradient) {
         __syncthreads();
-#pragma unroll 1
-        for (int i = warp(); i < kGroup; i += a.plan.warps) add_sums(set.index, n, i);
+        add_sums(set.index, n);
       }
     }
+  }
+
+  __device__ __forceinline__ Steps steps_of(const Set& set) const {
+    const unsigned present = (1u << valid_steps(warp())) - 1u;
+    const unsigned cut = load_flags(a.reset, a.shape, sequence_, start() + set.descending) & present;
+    if (!set.descending) return {present << kSteps | cut};
+    return {Piece::reversed(present) << kSteps | Piece::reversed(cut)};
   }
 
   // The input of `truncation` steps before (after, against time), zero where it is in another document.
-  __device__ __forceinline__ void stage_lagged(const Set& set) {
-    const int reach = static_cast<int>(a.shape.truncation);
-    const int source = set.descending ? start() + reach : start() - reach;
-    unsigned cleared = kGradient ? 0 : load_flags(a.padding, a.shape, sequence_, source);
+  __device__ __forceinline__ void load_lagged(const Set& set, Values& values) {
+    const int reach = static_cast<int>(a.shape.truncation), delay = set.descending ? -reach : reach;
+    const int source = start() - delay;
+    unsigned cleared = kGradient ? 0 : padding_at(source);
     if (a.reset != nullptr) {
       cleared |= ~load_flags(a.lag_ok, a.shape, sequence_, set.descending ? source : start());
     }
-    stage(a.input, a.shape, sequence_, channel_, source, cleared, column(kLaggedColumn));
+    piece(set, delay).load(a.input, cleared, values.lagged);
   }
 
-  __device__ __forceinline__ void load_group(Coefficients& group, int n, int row, const T* weight) const {
+  __device__ __forceinline__ void load_group(const Set& set, int n) {
+    if constexpr (kKept) {
+      const int wanted = set.index * a.plan.n + n;
+      if (wanted == held_) return;
+      held_ = wanted;
+    }
 #pragma unroll
     for (int k = 0; k < kGroup; ++k) {
-      const int index = (n + k) * a.plan.rows + row;
-      group.decay[k] = a.decay[index];
-      if (weight != nullptr) group.weight[k] = weight[index];
-      if (kLag) group.lag[k] = a.lag[index];
-      if (kLag && kGradient) group.lag_slope[k] = a.lag_slope[index];
+      group_.decay[k] = record(set.index, n + k, kDecay);
+      group_.weight[k] = record(set.index, n + k, kWeight);
+      if (kLag) group_.lag[k] = record(set.index, n + k, kLagRecord);
+      if (kLag && kGradient) group_.lag_slope[k] = record(set.index, n + k, kLagRecord + 1);
     }
   }
 
-  __device__ __forceinline__ static void advance(State& state, const Coefficients& group, int k, float input,
-                                                 float lagged) {
-    if (kGradient) {
-      state.z = multiply_add(group.decay[k], state.z, state.v);
-      if (kLag) state.z = multiply_add(group.lag_slope[k], lagged, state.z);
-    }
-    state.v = multiply_add(group.decay[k], state.v, input);
-    if (kLag) state.v = multiply_add(group.lag[k], lagged, state.v);
-  }
-
-  __device__ __forceinline__ void scan_from_zero(const Set& set, int n, unsigned cut, int valid) {
-    Coefficients group;
-    load_group(group, n, row(set), nullptr);
-    State state[kGroup];
-    if (cut == 0 && valid == kSteps) {
-#pragma unroll 1
-      for (int start = 0; start < kSteps; start += kUnroll) {
-        float input[kUnroll], lagged[kUnroll];
-        load_columns(set, start, input, lagged);
+  __device__ __forceinline__ void advance(State (&state)[kGroup], const Values& values, int i) const {
 #pragma unroll
-        for (int i = 0; i < kUnroll; ++i) advance_all(state, group, input[i], lagged[i]);
+    for (int k = 0; k < kGroup; ++k) {
+      if (kGradient) {
+        state[k].z = multiply_add(group_.decay[k], state[k].z, state[k].v);
+        if (kLag) state[k].z = multiply_add(group_.lag_slope[k], values.lagged[i], state[k].z);
       }
-    } else {
-#pragma unroll 1
-      for (int i = 0; i < kSteps; ++i) {
-        const int j = set.step(i);
-        if (j >= valid) continue;
-        if (cut >> j & 1) clear(state);
-        advance_all(state, group, column(kInputColumn)[j * kLanes], kLag ? column(kLaggedColumn)[j * kLanes] : 0.f);
-      }
+      state[k].v = multiply_add(group_.decay[k], state[k].v, values.input[i]);
+      if (kLag) state[k].v = multiply_add(group_.lag[k], values.lagged[i], state[k].v);
     }
-#pragma unroll
-    for (int k = 0; k < kGroup; ++k) put_slot(warp(), k, state[k]);
-  }
-
-  __device__ __forceinline__ void load_columns(const Set& set, int start, float (&input)[kUnroll],
-                                               float (&lagged)[kUnroll]) const {
-#pragma unroll
-    for (int i = 0; i < kUnroll; ++i) {
-      const int j = set.step(start + i);
-      input[i] = set.memory ? 0.f : column(kInputColumn)[j * kLanes];
-      lagged[i] = kLag ? column(kLaggedColumn)[j * kLanes] : 0.f;
-    }
-  }
-
-  __device__ __forceinline__ static void advance_all(State (&state)[kGroup], const Coefficients& group, float input,
-                                                     float lagged) {
-#pragma unroll
-    for (int k = 0; k < kGroup; ++k) advance(state[k], group, k, input, lagged);
   }
 
   __device__ __forceinline__ static void clear(State (&state)[kGroup]) {
@@ -226,151 +271,203 @@ class EmaScan {
     for (int k = 0; k < kGroup; ++k) state[k] = State{};
   }
 
-  // One component over the pieces of the tile, by the thread that keeps its state from tile to tile.
-  __device__ __forceinline__ void carry_over(const Set& set, int first, int i) {
-    const int n = first + i, warps = a.plan.warps;
-    const unsigned cut = __ballot_sync(kWholeWarp, lane() < warps && cuts()[lane()]);  // bit: warp
-    const Transfer<T> whole = load_transfer(a.whole, n, row(set));
-    State state = load_carry(set.index, n);
-    if (cut == 0 && valid_steps(warps - 1) == kSteps) {
-      State added[kMaxWarps];  // read ahead: the loop below is short but for the wait
+  template <bool kPlain>
+  __device__ __forceinline__ void scan_from_zero(const Values& values, const Steps& steps,
+                                                 State (&state)[kGroup]) const {
 #pragma unroll
-      for (int step = 0; step < kMaxWarps; ++step) {
-        if (step < warps && !set.memory) added[step] = get_slot(set.piece(step, warps), i);
-      }
-#pragma unroll
-      for (int step = 0; step < kMaxWarps; ++step) {
-        if (step >= warps) break;
-        put_slot(set.piece(step, warps), i, state);
-        pass(state, whole, added[step]);
-      }
-    } else {
-#pragma unroll 1
-      for (int step = 0; step < warps; ++step) {
-        const int warp = set.piece(step, warps), valid = valid_steps(warp);
-        const State added = set.memory ? State{} : get_slot(warp, i);
-        put_slot(warp, i, state);
-        if (valid == 0) continue;
-        if (cut >> warp & 1) {
-          state = added;
-        } else {
-          pass(state, valid == kSteps ? whole : load_transfer(a.partial, n, row(set)), added);
-        }
-      }
+    for (int i = 0; i < kSteps; ++i) {
+      if (!kPlain && !steps.present(i)) continue;
+      if (!kPlain && steps.cut(i)) clear(state);
+      advance(state, values, i);
     }
-    if (cut != 0) any_cut_ |= 1 << set.index;
-    store_carry(set.index, n, state);
   }
 
+  // Over the pieces of the tile, each component by the thread that keeps its state from tile to tile.
+  __device__ __forceinline__ void carry_over(const Set& set, int first) {
+    const int warps = a.plan.warps;
+    const unsigned cut = __ballot_sync(kWholeWarp, lane() < warps && cuts()[lane()]);  // bit: warp
+    if (cut != 0) note_cut(set, 1);
+    if (cut == 0 && warps == kMaxWarps && valid_steps(kMaxWarps - 1) == kSteps) {
+      set.descending ? carry_over_all<true>(set, first) : carry_over_all<false>(set, first);
+      return;
+    }
+    for_my_components(first, first + kGroup, [&](int n) {
+      State state = load(set.index, n);
+#pragma unroll 1
+      for (int step = 0; step < warps; ++step) {
+        const int warp = set.descending ? warps - 1 - step : step, valid = valid_steps(warp);
+        float* const place = slot(warp, n - first);
+        const State added = set.memory ? State{} : get_state(place);
+        put_state(place, state);
+        if (cut >> warp & 1) {
+          state = added;
+        } else if (valid == kSteps) {
+          pass(state, whole(set, n), added);
+        } else {
+#pragma unroll 1
+          for (int j = 0; j < valid; ++j) step_on(state, record(set.index, n, kDecay));
+          if (valid > 0) state = both(state, added);
+        }
+      }
+      store(set.index, n, state);
+    });
+  }
+
+  // The same for as many pieces as there may be, which are whole and without cuts.
+  template <bool kDescending>
+  __device__ __forceinline__ void carry_over_all(const Set& set, int first) {
+    const int i = warp() * kTogether, n = first + i;
+    if (i >= kGroup) return;
+    Transfer<T> over[kTogether];
+#pragma unroll
+    for (int k = 0; k < kTogether; ++k) over[k] = whole(set, n + k);
+    Several state = load_several(set.index, n);
+    constexpr int kAhead = 4;  // pieces whose slots are read before they are needed
+#pragma unroll
+    for (int start = 0; start < kMaxWarps; start += kAhead) {
+      Several added[kAhead];
+      const auto piece = [&](int step) { return kDescending ? kMaxWarps - 1 - start - step : start + step; };
+#pragma unroll
+      for (int step = 0; step < kAhead; ++step) {
+        if (!set.memory) added[step] = get_slot(piece(step), i);
+      }
+#pragma unroll
+      for (int step = 0; step < kAhead; ++step) {
+        put_slot(piece(step), i, state);
+#pragma unroll
+        for (int k = 0; k < kTogether; ++k) pass(state.of[k], over[k], added[step].of[k]);
+      }
+    }
+    store_several(set.index, n, state);
+  }
+
+  __device__ __forceinline__ static void step_on(State& state, T decay) {
+    if (kGradient) state.z = multiply_add(decay, state.z, state.v);
+    state.v = multiply_add(decay, state.v, T{});
+  }
   __device__ __forceinline__ static void pass(State& state, const Transfer<T>& over, const State& added) {
     if (kGradient) state.z = over.apply(state.z, multiply_add(over.slope, state.v, added.z));
     state.v = over.apply(state.v, added.v);
   }
 
-  __device__ __forceinline__ Transfer<T> load_transfer(const TransferTable<T>& table, int n, int row) const {
-    const int index = n * a.plan.rows + row;
-    return {table.high[index], table.low[index], kGradient ? table.slope[index] : T{}};
+  __device__ __forceinline__ Transfer<T> whole(const Set& set, int n) const {
+    return {record(set.index, n, kHigh), record(set.index, n, kLow), kGradient ? record(set.index, n, kSlope) : T{}};
   }
-
-  __device__ __forceinline__ void add_outputs(const Set& set, int n, unsigned cut, int valid) {
-    Coefficients group;
-    load_group(group, n, row(set), set.memory ? a.memory_weight : a.weight);
-    State state[kGroup], sums[kGroup];
+  __device__ __forceinline__ void add_outputs(const Set& set, int n, const Steps& steps, Values& values) {
+    State state[kGroup];
 #pragma unroll
-    for (int k = 0; k < kGroup; ++k) state[k] = get_slot(warp(), k);
-    const bool fresh = set.index == 0 && n == 0;  // nothing has been added yet
+    for (int i = 0; i < kGroup; i += kTogether) {
+      const Several found = get_slot(warp(), i);
+#pragma unroll
+      for (int k = 0; k < kTogether; ++k) state[i + k] = found.of[k];
+    }
     const bool first_steps = kGradient && set.memory && start() == 0;
-    if (cut != 0 || valid != kSteps || set.shift || first_steps) {
-#pragma unroll 1
-      for (int i = 0; i < kSteps; ++i) {
-        const int j = set.step(i);
-        if (j >= valid) continue;
-        if (cut >> j & 1) clear(state);
-        if (first_steps && j == 0) {
-#pragma unroll
-          for (int k = 0; k < kGroup; ++k) store_first(a.moments_memory, n + k, 0, state[k]);
-        }
-        const float input = set.memory ? 0.f : column(kInputColumn)[j * kLanes];
-        const float lagged = kLag ? column(kLaggedColumn)[j * kLanes] : 0.f;
-        float output = fresh ? 0.f : column(kOutputColumn)[j * kLanes];
-        if (!set.shift) advance_all(state, group, input, lagged);
-        add_output(state, sums, group, kGradient ? column(kXColumn)[j * kLanes] : 0.f, output);
-        if (set.shift) advance_all(state, group, input, lagged);
-        column(kOutputColumn)[j * kLanes] = output;
-      }
+    if (steps.plain() && !first_steps) {
+      set.shift ? add_outputs<true, true>(n, steps, false, state, values)
+                : add_outputs<true, false>(n, steps, false, state, values);
     } else {
-      add_all_outputs(set, state, sums, group, fresh);
-    }
-    if constexpr (kGradient) {
-#pragma unroll
-      for (int k = 0; k < kGroup; ++k) put_slot(warp(), k, sums[k]);
+      set.shift ? add_outputs<false, true>(n, steps.anew(), first_steps, state, values)
+                : add_outputs<false, false>(n, steps.anew(), first_steps, state, values);
     }
   }
 
-  // Without shift, cut, or end of the sequence.
-  __device__ __forceinline__ void add_all_outputs(const Set& set, State (&state)[kGroup], State (&sums)[kGroup],
-                                                  const Coefficients& group, bool fresh) {
+  template <bool kPlain, bool kShift>
+  __device__ __forceinline__ void add_outputs(int n, const Steps& steps, bool first_steps, State (&state)[kGroup],
+                                              Values& values) {
+    State sums[kGroup];
+#pragma unroll
+    for (int i = 0; i < kSteps; ++i) {
+      if (!kPlain && !steps.present(i)) continue;
+      if (!kPlain && steps.cut(i)) clear(state);
+      if (!kPlain && kShift && i == kSteps - 1 && first_steps) {  // the last against time
+#pragma unroll
+        for (int k = 0; k < kGroup; ++k) store_first(a.moments_memory, n + k, 0, state[k]);
+      }
+      if (!kShift) advance(state, values, i);
+#pragma unroll
+      for (int k = 0; k < kGroup; ++k) {
+        values.output[i] = real_multiply_add(group_.weight[k], state[k].v, values.output[i]);
+        if (kGradient) {
+          sums[k].v = multiply_add(state[k].v, values.x[i], sums[k].v);
+          sums[k].z = multiply_add(state[k].z, values.x[i], sums[k].z);
+        }
+      }
+      if (kShift) advance(state, values, i);
+    }
+    if (kGradient) put_slots(sums);
+  }
+
+  __device__ __forceinline__ void add_sums(int set, int first) {
 #pragma unroll 1
-    for (int start = 0; start < kSteps; start += kUnroll) {
-      float input[kUnroll], lagged[kUnroll], x[kUnroll], output[kUnroll];
-      load_columns(set, start, input, lagged);
+    for (int i = warp() * kTogether; i < kGroup; i += a.plan.warps * kTogether) {
+      Several sums;
 #pragma unroll
-      for (int i = 0; i < kUnroll; ++i) {
-        const int j = set.step(start + i);
-        x[i] = kGradient ? column(kXColumn)[j * kLanes] : 0.f;
-        output[i] = fresh ? 0.f : column(kOutputColumn)[j * kLanes];
+      for (int warp = 0; warp < kMaxWarps; ++warp) {
+        if (warp >= a.plan.warps) break;
+        const Several more = get_slot(warp, i);
+#pragma unroll
+        for (int k = 0; k < kTogether; ++k) sums.of[k] = both(sums.of[k], more.of[k]);
       }
 #pragma unroll
-      for (int i = 0; i < kUnroll; ++i) {
-        advance_all(state, group, input[i], lagged[i]);
-        add_output(state, sums, group, x[i], output[i]);
-      }
-#pragma unroll
-      for (int i = 0; i < kUnroll; ++i) column(kOutputColumn)[set.step(start + i) * kLanes] = output[i];
-    }
-  }
-
-  __device__ __forceinline__ static void add_output(const State (&state)[kGroup], State (&sums)[kGroup],
-                                                    const Coefficients& group, float x, float& output) {
-#pragma unroll
-    for (int k = 0; k < kGroup; ++k) {
-      output = real_multiply_add(group.weight[k], state[k].v, output);
-      if (kGradient) {
-        sums[k].v = multiply_add(state[k].v, x, sums[k].v);
-        sums[k].z = multiply_add(state[k].z, x, sums[k].z);
+      for (int k = 0; k < kTogether; ++k) {
+        store(set, first + i + k, both(load(set, first + i + k, kSumValue), sums.of[k]), kSumValue);
       }
     }
   }
-
-  __device__ __forceinline__ void add_sums(int set, int first, int i) {
-    const int n = first + i;
-    T sum_v{}, sum_z{};
-#pragma unroll
-    for (int warp = 0; warp < kMaxWarps; ++warp) {
-      if (warp >= a.plan.warps) break;
-      const State state = get_slot(warp, i);
-      sum_v = add(sum_v, state.v);
-      sum_z = add(sum_z, state.z);
-    }
-    carry(set, n, 2) = add(carry(set, n, 2), sum_v);
-    carry(set, n, 3) = add(carry(set, n, 3), sum_z);
+  __device__ __forceinline__ static State both(const State& a, const State& b) {
+    return {add(a.v, b.v), add(a.z, b.z)};
   }
 
   // ---- what enters and leaves the block ----
 
+  // Every component is some warp's, which keeps its records.
+  template <class Function>
+  __device__ __forceinline__ void for_my_components(int begin, int end, Function function) const {
+#pragma unroll 1
+    for (int n = begin + warp() * kTogether; n < end; n += a.plan.warps * kTogether) {
+#pragma unroll 1
+      for (int k = 0; k < kTogether; ++k) function(n + k);
+    }
+  }
   template <class Function>
   __device__ __forceinline__ void for_my_components(Function function) const {
 #pragma unroll 1
-    for (int first = 0; first < a.plan.n; first += kGroup) {
-#pragma unroll 1
-      for (int i = warp(); i < kGroup; i += a.plan.warps) function(first + i);
-    }
+    for (int first = 0; first < a.plan.n; first += kGroup) for_my_components(first, first + kGroup, function);
   }
 
-  __device__ __forceinline__ void start_carry(const Set& set) {
+  __device__ __forceinline__ int64_t coefficient(const Set& set, int n) const {  // in (K, N)
+    return ((set.memory ? 0 : set.index * a.shape.width) + channel_) * a.shape.n + n;
+  }
+
+  __device__ __forceinline__ void note_cut(const Set& set, int any) const {
+    if (!a.totals || a.plan.segments == 1 || channel_ != 0 || warp() != 0) return;
+    a.cuts[(int64_t{sequence_} * a.plan.segments + segment_) * 2 + set.index] = any;
+  }
+
+  // Components that do not exist get zeros.
+  __device__ __forceinline__ void start_records(const Set& set) {
+    note_cut(set, 0);
     const T* entering = set.memory ? a.memory_states : a.states;
     for_my_components([&](int n) {
+      T decay{}, weight{};
+      Transfer<T> whole{}, reach{};
       State state;
+      if (exists(n)) {
+        const int64_t source = coefficient(set, n);
+        const T log_decay = log_decay_of(a, source), g = element<T>(a.c.projection, source);
+        const float p = a.c.expansion[source];
+        decay = power(log_decay, 1).high();
+        weight = !set.memory ? multiply(p, g) : kGradient ? from_real(p, T{}) : g;
+        whole = transfer(log_decay, kSteps);
+        if (kLag) reach = transfer(log_decay, a.shape.truncation);
+      }
+      record(set.index, n, kDecay) = decay;
+      record(set.index, n, kWeight) = weight;
+      record(set.index, n, kHigh) = whole.high;
+      record(set.index, n, kLow) = whole.low;
+      if (kGradient) record(set.index, n, kSlope) = whole.slope;
+      if (kLag) record(set.index, n, kLagRecord) = minus(reach.high);
+      if (kLag && kGradient) record(set.index, n, kLagRecord + 1) = minus(reach.slope);
       if (!a.totals && a.plan.segments > 1) {
         state.v = entering[segment_index(0, n, row(set))];
         if (kGradient) state.z = entering[segment_index(1, n, row(set))];
@@ -378,25 +475,25 @@ class EmaScan {
         state.v = element<T>(a.state, state_index(n));
         if (kGradient) state.v = conjugate(state.v);
       }
-      store_carry(set.index, n, state);
-      if constexpr (kGradient) carry(set.index, n, 2) = carry(set.index, n, 3) = T{};
+      store(set.index, n, state);
+      if (kGradient) record(set.index, n, kSumValue) = record(set.index, n, kSumDerivative) = T{};
     });
   }
 
   // With two walks: the state with which the second set enters a tile, as its own walk finds it.
-  __device__ __forceinline__ void leave_entering(int tile) {
+  __device__ __forceinline__ void leave_entering() {
     for_my_components([&](int n) {
-      const State state = load_carry(1, n);
-      a.states[tile_index(tile, 0, n)] = state.v;
-      if (kGradient) a.states[tile_index(tile, 1, n)] = state.z;
+      const State state = load(1, n);
+      a.states[tile_index(0, n)] = state.v;
+      if (kGradient) a.states[tile_index(1, n)] = state.z;
     });
   }
-  __device__ __forceinline__ void take_entering(int tile) {
+  __device__ __forceinline__ void take_entering() {
     for_my_components([&](int n) {
       State state;
-      state.v = a.states[tile_index(tile, 0, n)];
-      if (kGradient) state.z = a.states[tile_index(tile, 1, n)];
-      store_carry(1, n, state);
+      state.v = a.states[tile_index(0, n)];
+      if (kGradient) state.z = a.states[tile_index(1, n)];
+      store(1, n, state);
     });
   }
 
@@ -410,29 +507,26 @@ class EmaScan {
       for (int i = 0; i < sets(); ++i) finish_sums(set(i));
       if (segment_ == 0) {
         for_my_components([&](int n) {
-          store_first(a.moments, n, 0, both ? State{} : load_carry(0, n));
+          store_first(a.moments, n, 0, both ? State{} : load(0, n));
           if (both) store_first(a.moments, n, a.shape.width, State{});
         });
       }
     } else if (a.final_state != nullptr && segment_ == a.plan.segments - 1) {
       for_my_components([&](int n) {
         if (!exists(n)) return;
-        const T memory = with_memory() ? carry(1, n, 0) : T{};
+        const T memory = with_memory() ? record(1, n, kValue) : T{};
         const float expansion = a.c.expansion[channel_ * a.shape.n + n];
-        store_element(a.final_state, state_index(n), multiply_add(carry(0, n, 0), expansion, memory));
+        store_element(a.final_state, state_index(n), multiply_add(record(0, n, kValue), expansion, memory));
       });
     }
   }
 
   __device__ __forceinline__ void finish_totals(const Set& set) {
     for_my_components([&](int n) {
-      const State state = load_carry(set.index, n);
+      const State state = load(set.index, n);
       a.states[segment_index(0, n, row(set))] = state.v;
       if (kGradient) a.states[segment_index(1, n, row(set))] = state.z;
     });
-    if (channel_ == 0 && warp() == 0) {
-      a.cuts[(sequence_ * a.plan.segments + segment_) * 2 + set.index] = any_cut_ >> set.index & 1;
-    }
   }
 
   __device__ __forceinline__ void finish_sums(const Set& set) {
@@ -442,7 +536,7 @@ class EmaScan {
     for_my_components([&](int n) {
 #pragma unroll
       for (int part = 0; part < 2; ++part) {
-        const T sum = carry(set.index, n, 2 + part);
+        const T sum = record(set.index, n, kSumValue + part);
         if (a.plan.segments > 1) {
           partial[segment_index(part, n, row(set))] = sum;
         } else if (exists(n)) {
@@ -464,63 +558,97 @@ class EmaScan {
   // ---- places ----
 
   __device__ __forceinline__ int64_t segment_index(int part, int n, int row) const {
-    const int64_t segment = sequence_ * a.plan.segments + segment_;
+    const int64_t segment = int64_t{sequence_} * a.plan.segments + segment_;
     return ((segment * kParts + part) * a.plan.n + n) * a.plan.rows + row;
   }
-  __device__ __forceinline__ int64_t tile_index(int tile, int part, int n) const {
-    return (((sequence_ * a.plan.tiles_per_segment + tile) * kParts + part) * a.plan.n + n) * a.plan.width + channel_;
+  __device__ __forceinline__ int64_t tile_index(int part, int n) const {
+    return (((int64_t{sequence_} * a.plan.tiles_per_segment + tile_) * kParts + part) * a.plan.n + n) * a.plan.width + channel_;
   }
   __device__ __forceinline__ int64_t state_index(int n) const {  // in (B, D, N)
     return (sequence_ * a.shape.width + channel_) * a.shape.n + n;
   }
   __device__ __forceinline__ int valid_steps(int warp) const {
-    const int left = static_cast<int>(a.shape.length) - tile_start_ - warp * kSteps;
+    const int left = static_cast<int>(a.shape.length) - (tile_ * a.plan.warps + warp) * kSteps;
     return min(max(left, 0), kSteps);
   }
-  __device__ __forceinline__ float* column(int which) const { return mine_ + which * kColumnStride; }
-  __device__ __forceinline__ int* cuts() const {
-    return reinterpret_cast<int*>(shared_ + columns(kGradient, kLag, a.totals) * kColumnStride);
+  __device__ __forceinline__ static int* cuts() {  // of a warp each: whether its piece has one
+    FM_DYNAMIC_SHARED(float, shared);
+    return reinterpret_cast<int*>(shared + kMaxWarps * kSlotFloats * kLanes);
   }
-  // Slots are columns too, of any warp, but this lane.
-  __device__ __forceinline__ float* slot(int warp, int k) const {
-    return shared_ + kSlotColumn * kColumnStride + warp * kColumn + k * (kParts * kFloats * kLanes) + lane();
+  __device__ __forceinline__ float* slot(int warp, int i) const {
+    return slots_[(warp * kSlotFours + i / kTogether) * kLanes].values + i % kTogether * (kParts * kFloats);
   }
-  __device__ __forceinline__ void put_slot(int warp, int k, const State& state) {
-    put(slot(warp, k), state.v);
-    if (kGradient) put(slot(warp, k) + kFloats * kLanes, state.z);
+  __device__ __forceinline__ static void put_state(float* place, const State& state) {
+    put(place, state.v);
+    if (kGradient) put(place + kFloats, state.z);
   }
-  __device__ __forceinline__ State get_slot(int warp, int k) const {
+  __device__ __forceinline__ static State get_state(const float* place) {
     State state;
-    get(slot(warp, k), state.v);
-    if (kGradient) get(slot(warp, k) + kFloats * kLanes, state.z);
+    get(place, state.v);
+    if (kGradient) get(place + kFloats, state.z);
     return state;
   }
-  __device__ __forceinline__ T& carry(int set, int n, int part) const {
-    T* in_shared = reinterpret_cast<T*>(cuts() + kMaxWarps);
-    T* in_memory = a.carry + blockIdx.x * (a.plan.carry_bytes / static_cast<int64_t>(sizeof(T)));
-    const int index = ((set * a.plan.n + n) * kCarryParts + part) * kLanes + lane();
-    return (a.plan.carry_in_shared ? in_shared : in_memory)[index];
+  // Of the components from i on.
+  __device__ __forceinline__ void put_slot(int warp, int i, const Several& states) {
+    Four four;
+#pragma unroll
+    for (int k = 0; k < kTogether; ++k) put_state(four.values + k * kParts * kFloats, states.of[k]);
+    *four_of(warp, i) = four;
   }
-  __device__ __forceinline__ State load_carry(int set, int n) {
+  __device__ __forceinline__ Several get_slot(int warp, int i) const {
+    const Four four = *four_of(warp, i);
+    Several states;
+#pragma unroll
+    for (int k = 0; k < kTogether; ++k) states.of[k] = get_state(four.values + k * kParts * kFloats);
+    return states;
+  }
+  __device__ __forceinline__ Four* four_of(int warp, int i) const {
+    return slots_ + i / kTogether * kLanes + warp * (kSlotFours * kLanes);
+  }
+  __device__ __forceinline__ void put_slots(const State (&states)[kGroup]) {
+#pragma unroll
+    for (int i = 0; i < kGroup; i += kTogether) {
+      Several together;
+#pragma unroll
+      for (int k = 0; k < kTogether; ++k) together.of[k] = states[i + k];
+      put_slot(warp(), i, together);
+    }
+  }
+  __device__ __forceinline__ Several load_several(int set, int n) const {
+    Several states;
+#pragma unroll
+    for (int k = 0; k < kTogether; ++k) states.of[k] = load(set, n + k);
+    return states;
+  }
+  __device__ __forceinline__ void store_several(int set, int n, const Several& states) {
+#pragma unroll
+    for (int k = 0; k < kTogether; ++k) store(set, n + k, states.of[k]);
+  }
+  __device__ __forceinline__ T& record(int set, int n, int which) const {
+    return records_[((set * a.plan.n + n) * kRecords + which) * kLanes];
+  }
+  // A pair of records, from `which` on; in the forward pass it is one.
+  __device__ __forceinline__ State load(int set, int n, Record which = kValue) const {
     State state;
-    state.v = carry(set, n, 0);
-    if (kGradient) state.z = carry(set, n, 1);
+    state.v = record(set, n, which);
+    if (kGradient) state.z = record(set, n, which + 1);
     return state;
   }
-  __device__ __forceinline__ void store_carry(int set, int n, const State& state) {
-    carry(set, n, 0) = state.v;
-    if (kGradient) carry(set, n, 1) = state.z;
+  __device__ __forceinline__ void store(int set, int n, const State& state, Record which = kValue) {
+    record(set, n, which) = state.v;
+    if (kGradient) record(set, n, which + 1) = state.z;
   }
 
   const EmaArguments<T>& a;
-  float *shared_, *mine_;
-  int channel_, segment_, tile_start_ = 0;
-  int64_t sequence_;
-  int any_cut_ = 0;  // a bit per set
+  Four* slots_;  // of this lane, as records_
+  T* records_;
+  Group<T, kGroup> group_;
+  int held_ = -1;  // which group that is
+  int channel_, segment_, sequence_, tile_;
 };
 
 template <class T, bool kGradient, bool kLag>
-__global__ void __launch_bounds__(kMaxWarps* kLanes, 2)
+__global__ void __launch_bounds__(kMaxWarps* kLanes, kGradient && kLag ? 1 : 2)
     ema_scan_kernel(const __grid_constant__ EmaArguments<T> a) {
   FM_DYNAMIC_SHARED(float, shared);
   EmaScan<T, kGradient, kLag>(a, shared).run();

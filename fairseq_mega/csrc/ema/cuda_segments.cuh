@@ -1,5 +1,5 @@
 #pragma once
-// The small kernels around ema_scan_kernel: coefficient tables, states over segments, sums over segments.
+// The small kernels around ema_scan_kernel: borders of documents within reach, states over segments, sums over segments.
 #include "ema/cuda_plan.cuh"
 #include "ema/cuda_rows.cuh"
 #include "common/launch.h"
@@ -32,56 +32,6 @@ struct Place {
     return (direction * a.shape.width + channel) * a.shape.n + n;
   }
 };
-
-__device__ __forceinline__ float multiply(float p, float g) { return p * g; }
-__device__ __forceinline__ Complex multiply(float p, Complex g) { return {p * g.re, p * g.im}; }
-__device__ __forceinline__ float from_real(float value, float) { return value; }
-__device__ __forceinline__ Complex from_real(float value, Complex) { return {value, 0.f}; }
-
-__device__ __forceinline__ float no_memory(float) { return -INFINITY; }
-__device__ __forceinline__ Complex no_memory(Complex) { return {-INFINITY, 0.f}; }
-
-// Where only lag 0 counts, a decay of zero says so without rounding errors.
-template <class T>
-__device__ __forceinline__ T log_decay_of(const EmaArguments<T>& a, int64_t coefficient) {
-  return a.shape.truncation == 1 ? no_memory(T{}) : element<T>(a.c.log_decay, coefficient);
-}
-
-template <class T>
-__device__ __forceinline__ void put_transfer(const TransferTable<T>& table, int index, const Transfer<T>& value) {
-  table.high[index] = value.high;
-  table.low[index] = value.low;
-  table.slope[index] = value.slope;
-}
-
-template <class T, bool kGradient>
-__global__ void __launch_bounds__(kSmallBlock) ema_tables_kernel(const __grid_constant__ EmaArguments<T> a) {
-  const Place place(a, 1);
-  if (!place.inside) return;
-  T decay{}, weight{}, memory_weight{}, lag{}, lag_slope{};
-  Transfer<T> whole{}, partial{};
-  if (place.exists) {
-    const int64_t source = place.coefficient(a);
-    const T log_decay = log_decay_of(a, source), g = element<T>(a.c.projection, source);
-    const float p = a.c.expansion[source];
-    decay = power(log_decay, 1).high();
-    weight = multiply(p, g);
-    memory_weight = kGradient ? from_real(p, T{}) : g;
-    whole = transfer(log_decay, kSteps);
-    partial = transfer(log_decay, a.shape.length % kSteps);
-    const Transfer<T> reach = transfer(log_decay, a.shape.truncation);
-    lag = minus(reach.high);
-    lag_slope = minus(reach.slope);
-  }
-  const int index = place.n * a.plan.rows + place.row;
-  a.decay[index] = decay;
-  a.weight[index] = weight;
-  a.memory_weight[index] = memory_weight;
-  a.lag[index] = lag;
-  a.lag_slope[index] = lag_slope;
-  put_transfer(a.whole, index, whole);
-  put_transfer(a.partial, index, partial);
-}
 
 // lag_ok[t]: whether no document begins in t - reach + 1 .. t. A warp has kLanes steps and looks back from them.
 static __global__ void __launch_bounds__(kSmallBlock) ema_lag_kernel(const bool* reset, bool* lag_ok, int64_t batch,

@@ -53,8 +53,6 @@ LAUNCHES = {
     **dict.fromkeys(("aten.lift_fresh", "aten._local_scalar_dense", "aten.empty_strided", "aten._unsafe_view"), 0),
     **dict.fromkeys(("aten.constant_pad_nd", "aten.select_backward", "aten.slice_backward"), 2),  # fill, then copy
     "aten.native_layer_norm_backward": 2,
-    "fairseq_mega.ema_scan": 2,  # tables, scan
-    "fairseq_mega.ema_scan_backward": 2,
     "fairseq_mega.timestep_norm_backward": 4,  # two for the statistics of tiles, the last adds up sums of parts
 }
 # Operators of ours in Python, whose own operators are counted.

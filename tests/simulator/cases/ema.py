@@ -120,14 +120,15 @@ CALLS = (
     Call(4, 193, 1, 5, truncation=35, masks=True, slow=True),
     Call(4, 300, 1, 5, truncation=140, slow=True),
     Call(1, 140, 1, 5, truncation=1, bidirectional=True),
-    Call(1, 150, 1, 12, complex=True, bidirectional=True, truncation=21),  # the most shared memory: 112 KiB
+    Call(1, 150, 1, 12, complex=True, bidirectional=True, truncation=21),
     # Many sequences: one block walks twice over several tiles, the other way round first.
     Call(8, 300, 2, 9, bidirectional=True, slow=True),
     Call(8, 261, 1, 3, complex=True, bidirectional=True, shift=True, truncation=140, masks=True),
     Call(4, 257, 33, 2, bidirectional=True, masks=True, dtype=torch.bfloat16),
-    Call(8, 129, 1, 19, complex=True, bidirectional=True, masks=True),  # carried states do not fit in shared memory
+    Call(8, 129, 1, 19, complex=True, bidirectional=True, masks=True),  # what is kept does not fit in shared memory
+    Call(2, 280, 2, 5, bidirectional=True, shift=True),  # whole pieces in both orders
     Call(1, 1290, 1, 2, bidirectional=True, slow=True),  # more segments than are read ahead
-    Call(1, 20, 1, 35, state=True),  # carried states do not fit in shared memory
+    Call(1, 20, 1, 35, complex=True, state=True),  # nor here
     Call(2, 50, 3, 2, masks=True, state=True, dtype=torch.bfloat16),
     Call(1, 50, 3, 2, bidirectional=True, dtype=torch.float16),
 )
