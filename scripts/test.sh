@@ -117,7 +117,7 @@ if [[ $tests == yes ]]; then
   processes=()
   if [[ $jobs -gt 1 ]]; then
     python -c 'import xdist' 2>/dev/null || die "$jobs processes need pytest-xdist: omit --skip-setup, or give --jobs 1"
-    processes=(-n "$jobs")
+    processes=(-n "$jobs" --dist loadfile)  # tests of a file share results that are slow to make
   fi
   log "pytest, $jobs at a time"
   failed=()

@@ -15,7 +15,7 @@ from typing import Iterator, List, NamedTuple, Optional
 import pytest
 import torch
 
-from tests.support import compositions, grids, helpers, memory, parallel
+from tests.support import grids, helpers, memory
 from tests.support.tiny_trainings import trainings  # noqa: F401 (a fixture)
 
 try:
@@ -54,7 +54,6 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.setdefault("TRITON_INTERPRET", "1")
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     memory.prepare_meta()
-    compositions.keep()
     if not torch.cuda.is_available():  # whose driver asks for more than it uses
         memory.limit()
 
@@ -81,11 +80,6 @@ def no_log_handler_is_left() -> Iterator[None]:
             root.removeHandler(handler)
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Optional[object]:
-    return parallel.scheduler(config, log)
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
     named = any("[" in argument for argument in config.args)  # a case that is asked for by its name runs
     if not config.getoption("--exhaustive") and not named:
@@ -93,8 +87,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
         omitted += [item for item in items if item.get_closest_marker("exhaustive")]
         config.hook.pytest_deselected(items=omitted)
         items[:] = kept
-    if hasattr(config, "workerinput"):  # one of several processes
-        parallel.slow_first(items)
     if config.getoption("--device") == "cuda":
         return
     skip = pytest.mark.skip(reason="needs a GPU: run pytest with --device cuda on a machine with one")
