@@ -58,17 +58,3 @@ def test_training(
     assert sum(weight.ndim == 2 and not is_rounded(weight) for weight in full) > 4, "rounded to bfloat16"
     moments = [value for state in saved["state"].values() for value in state.values() if torch.is_tensor(value)]
     assert {value.dtype for value in moments} == {torch.float32}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("way", WAYS)
-def test_two_processes(way: str, trainings: tiny_trainings.Trainings, tmp_path: Path) -> None:
-    """fairseq's default backend adds up the gradients of two halves of a batch: the losses are those of one process."""
-    arguments = trainings.arguments("translation", "--max-update", 4, "--no-save", "--disable-validation", *WAYS[way])
-    arguments += ["--lr-scheduler", "timed_decay", "--warmup-updates", 2, "--stop-time-hours", 50, "--dropout", 0]
-    arguments += ["--save-dir", tmp_path]
-    together = helpers.train_with_two_processes([*arguments, "--update-freq", 1], "pytorch_ddp")
-    alone = train(arguments, "--cpu", "--update-freq", 2)
-    found = losses(tiny_trainings.numbers(together, "^loss$"))
-    assert len(found) == 4
-    assert ((found - losses(alone)).abs() < BAND * losses(alone)).all()

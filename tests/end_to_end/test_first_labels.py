@@ -11,7 +11,7 @@ import pytest
 
 from fairseq_mega.cli import console
 from fairseq_mega.lab.evaluate import classify
-from tests.support import helpers, in_process, tiny_images
+from tests.support import helpers, in_process
 from tests.support.prepare_runs import labels, prepare, refusal
 
 pytestmark = pytest.mark.slow
@@ -141,16 +141,3 @@ def test_recordings_prepared_like_others(clips: Trained, tmp_path: Path) -> None
     like = ("recordings", "--dir", folder, "--like", data, "--out", tmp_path / "refused")
     (folder / "low").rename(folder / "deep")
     assert "deep" in refusal(*like)
-
-
-@tiny_images.needs_timm
-def test_images(tmp_path: Path, ask, device_flags) -> None:
-    """The brighter an image, the higher its class; the checkpoint has the names of its classes."""
-    data = tiny_images.write_files(tmp_path / "data")
-    options = ["--task", "image-classification", "--arch", "mega_image_miniature", "--image-size", 8, "--patch-size", 4]
-    options += ["--image-class-num", 3, "--max-epoch", 15, *TRAINING, *device_flags, "--save-dir", tmp_path]
-    helpers.run_fairseq("train", [data, *options])
-    files = sorted((data / "test").rglob("*.JPEG"))
-    (data / "train").rename(data / "elsewhere")
-    answers = ask((data, tmp_path / "checkpoint_best.pt"), *files)
-    assert [(label, name) for label, _, name in answers] == [(path.parent.name, str(path)) for path in files]

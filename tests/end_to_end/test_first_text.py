@@ -9,7 +9,6 @@ import pytest
 
 from fairseq_mega.models.mega_lm import MegaLanguageModel
 from tests.support import grids, helpers
-from tests.support.evaluation import exact_bits
 from tests.support.prepare_runs import prepare
 
 LINES = ("ROMEO: Grüße aus Köln für 5 €", "JULIA: Wer ist da „unten“?", "ROMEO: Ich – Romeo!", "")
@@ -67,13 +66,6 @@ def test_interactive(trained: Trained) -> None:
     assert helpers.hypotheses(output, "D")[0] == LINES[0]
     want = [trained.model.task.dictionary.string(trained.model.encode(prompt)) for prompt in prompts]
     assert list(helpers.hypotheses(output, "S").values()) == want
-
-
-def test_a_new_text_is_scored(trained: Trained) -> None:
-    """It is scored as if it were the test text, in which the words are the same."""
-    text = "".join(f"{line}\n" for line in LINES * 8)
-    bits = exact_bits([*trained.arguments, "--gen-subset", "test", "--valid-block", "splits:1"])
-    assert abs(trained.model.likelihood(text).bits_per_token - bits) < 1e-5
 
 
 def test_the_unit_travels_with_the_checkpoint(trained: Trained, tmp_path: Path) -> None:

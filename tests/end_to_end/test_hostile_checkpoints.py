@@ -11,7 +11,6 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
 
 import pytest
 import torch
-from fairseq.models.fconv import FConvModel
 from fairseq.models.transformer_lm import TransformerLanguageModel
 
 import fairseq_mega
@@ -29,12 +28,7 @@ MADE = "made-by-a-checkpoint"
 CODE = f"__import__('pathlib').Path('{MADE}').touch() or [5]"
 ONCE = ["--max-tokens", 200, "--lr", 0.1, "--max-update", 1, "--disable-validation", "--no-epoch-checkpoints"]
 ONCE += ["--num-workers", 0, "--optimizer", "nag"]
-LAYERS = "[(16, 3)] * 2"
-TRANSLATORS = {
-    "fconv": ["--encoder-embed-dim", 16, "--encoder-layers", LAYERS, "--decoder-embed-dim", 16]
-    + ["--decoder-layers", LAYERS, "--decoder-out-embed-dim", 16],
-    "transformer_tiny": ["--encoder-layers", 1, "--decoder-layers", 1],
-}
+TRANSLATOR = ["--arch", "transformer_tiny", "--encoder-layers", 1, "--decoder-layers", 1]
 LANGUAGE_MODEL = ["--task", "language_modeling", "--arch", "transformer_lm", "--tokens-per-sample", 30]
 LANGUAGE_MODEL += ["--decoder-embed-dim", 16, "--decoder-ffn-embed-dim", 32, "--decoder-attention-heads", 2]
 LANGUAGE_MODEL += ["--decoder-layers", 1, "--decoder-input-dim", 16, "--decoder-output-dim", 16]
@@ -49,14 +43,11 @@ class Files(NamedTuple):
     hostile: Dict[str, Path]
 
 
-def with_code(checkpoint: Dict[str, Any], option: str) -> Dict[str, Any]:
+def with_code(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
     """`checkpoint`, made of data only, with code for the value of an option of its model."""
-    model = checkpoint["cfg"]["model"]
     assert not checkpoint["args"]
-    if isinstance(model, dict):
-        model[option] = CODE
-    else:
-        setattr(model, option, CODE)
+    model = checkpoint["cfg"]["model"]  # a namespace, or a dictionary
+    (model if isinstance(model, dict) else vars(model))["adaptive_softmax_cutoff"] = CODE
     return checkpoint
 
 
@@ -70,19 +61,14 @@ def files(tmp_path_factory, tiny_model, device_flags) -> Files:
     good = {"mega": tiny_model.checkpoint, "lm": folder / "lm" / "checkpoint_last.pt"}
     options = [*LANGUAGE_MODEL, *ONCE, *device_flags, "--save-dir", folder / "lm"]
     helpers.run_fairseq("train", [folder / "text", *options])
-    for arch, sizes in TRANSLATORS.items():
-        good[arch] = folder / arch / "checkpoint_last.pt"
-        options = ["--arch", arch, *sizes, *ONCE, *device_flags, "--save-dir", good[arch].parent]
-        helpers.run_fairseq("train", [tiny_model.data, *options])
+    good["translator"] = folder / "translator" / "checkpoint_last.pt"
+    options = [*TRANSLATOR, *ONCE, *device_flags, "--save-dir", folder / "translator"]
+    helpers.run_fairseq("train", [tiny_model.data, *options])
     hostile = {}
-    for name, source, option in (
-        ("translator of data", "transformer_tiny", "adaptive_softmax_cutoff"),
-        ("convolutions of data", "fconv", "encoder_layers"),
-        ("language model of data", "lm", "adaptive_softmax_cutoff"),
-    ):
-        hostile[name] = folder / f"{option}-{source}" / "model.pt"
+    for name, source in (("translator of data", "translator"), ("language model of data", "lm")):
+        hostile[name] = folder / f"data-{source}" / "model.pt"
         hostile[name].parent.mkdir()
-        torch.save(with_code(torch.load(good[source], weights_only=True), option), hostile[name])
+        torch.save(with_code(torch.load(good[source], weights_only=True)), hostile[name])
     for name, source in (("pickled translator", "mega"), ("pickled language model", "lm")):
         hostile[name] = folder / f"pickled-{source}" / "model.pt"
         hostile[name].parent.mkdir()
@@ -161,18 +147,15 @@ Case = Tuple[str, Callable[[List[str]], Any], Words, str]
 
 def cases() -> Iterator[Case]:
     """Yield a command's name, its function, its words and the name of a hostile file."""
-    of_data = ("translator of data", "convolutions of data")
-    for commands, hostile in (
-        (ON_PAIRS, ("pickled translator", *of_data)),
-        (ON_TEXT, ("pickled language model", "language model of data")),
-    ):
+    for commands, kind in ((ON_PAIRS, "translator"), (ON_TEXT, "language model")):
         for name, words in commands.items():
-            yield from ((name, partial(console.run, name.split()[0]), words, file) for file in hostile)
+            for file in (f"pickled {kind}", f"{kind} of data"):
+                yield name, partial(console.run, name.split()[0]), words, file
     for module, words in OURS.items():
         name = module.__name__.replace("fairseq_mega.", "")
         yield name, module.main, words, "pickled language model"
         if module not in (average_checkpoints, lra_results, reproduce):
-            yield from ((name, module.main, words, file) for file in ("language model of data", "convolutions of data"))
+            yield name, module.main, words, "language model of data"
 
 
 def assert_refused(message: str, path: Path) -> None:
@@ -224,7 +207,6 @@ def test_no_command_is_omitted() -> None:
     [
         (MegaModel, "pickled translator"),
         (MegaModel, "translator of data"),
-        (FConvModel, "convolutions of data"),
         (MegaLanguageModel, "pickled language model"),
         (MegaLanguageModel, "language model of data"),
         (TransformerLanguageModel, "language model of data"),
@@ -245,24 +227,6 @@ def test_configurations_are_copied_and_printed_unread(files, capsys) -> None:
     assert inspect_checkpoint.main([str(path)]) == 0
     assert "transformer_tiny" in capsys.readouterr().out
     assert not Path(MADE).exists() and Path("mean.pt").exists()
-
-
-@pytest.mark.parametrize("arch", TRANSLATORS)
-def test_models_of_fairseq_translate(arch, files, device_flags) -> None:
-    """Their strings are plain values."""
-    options = ["--path", files.good[arch], "--max-len-b", 5, "--beam", 1, *device_flags]
-    output = helpers.run_fairseq("interactive", [files.pairs, *options], "w1 w2\n")
-    assert list(helpers.hypotheses(output)) == [0]
-
-
-def test_bleu_counts_and_average_weights_are_restored(files, device_flags) -> None:
-    """Counts of --eval-bleu are NumPy's, and --store-ema keeps more tensors beside the model's."""
-    options = [files.pairs, *helpers.TINY_TRAINING, *device_flags, "--save-dir", "save", "--no-epoch-checkpoints"]
-    options += ["--eval-bleu", "--eval-bleu-args", '{"beam": 1, "max_len_b": 5}', "--store-ema"]
-    for updates in (1, 2):
-        output = helpers.run_fairseq("train", [*options, "--max-update", updates])
-        assert ("Loaded checkpoint" in output) is (updates > 1) and '"valid_bleu"' in output
-    assert b"_reconstruct" in Path("save/checkpoint_last.pt").read_bytes()
 
 
 def test_no_checkpoint_names_code_to_import(files, device_flags, tmp_path) -> None:

@@ -2,12 +2,10 @@
 
 import json
 import re
-from functools import partial
 from pathlib import Path
-from typing import Any, List, Tuple
+from typing import List, Tuple
 
 import pytest
-import torch
 
 from tests.support import lra_data
 from tests.support.helpers import run_fairseq, train_with_two_processes
@@ -33,48 +31,6 @@ def validate(data: Path, task: str, checkpoint: Path, *options: object) -> Tuple
     output = run_fairseq("validate", [*arguments, "--no-progress-bar", "--log-format", "json", *options])
     (found,) = accuracies(output, "test")
     return found
-
-
-@pytest.mark.parametrize(
-    ("task", "write", "options", "wanted"),
-    [
-        ("lra-text", partial(lra_data.write_texts, pairs=True), ["--arch", "mega_lra_aan", "--max-epoch", 8], 70),
-        (
-            "lra-image",
-            lra_data.write_images,
-            ["--arch", "mega_lra_cifar10", "--pixel-normalization", 0.48, 0.24, "--max-epoch", 5],
-            80,
-        ),
-        (
-            "speech_commands",
-            lra_data.write_speech,
-            ["--arch", "mega_sc_raw_base", "--sc-dropped-rate", 0.0, "--max-epoch", 5],
-            80,
-        ),
-    ],
-    ids=["pairs of texts", "images", "speech"],
-)
-def test_training(task: str, write: Any, options: List[object], wanted: float, device_flags, tmp_path: Path) -> None:
-    """The best checkpoint of validation scores on test what the training said of its epoch."""
-    folder = tmp_path / "data"
-    if task == "lra-text":
-        folder.mkdir()
-    data = write(folder)
-    given = [data, *TRAINING, "--save-dir", tmp_path, "--task", task, *MEGA, "--chunk-size", 4, *options, *device_flags]
-    output = run_fairseq("train", given)
-    valid, test = accuracies(output, "valid"), accuracies(output, "test")
-    assert all(text.endswith(f" of {lra_data.SIZES['valid']}") for _, text in valid)
-    count = lra_data.SIZES["test"]
-    assert all(text == f"{round(value * count / 100)} of {count}" for value, text in test)
-    best = max(value for value, _ in valid)
-    assert best >= wanted, valid
-    last_best = max(epoch for epoch, (value, _) in enumerate(valid) if value == best)
-    saved = torch.load(tmp_path / "checkpoint_best.pt")
-    assert saved["extra_state"]["best"] == best
-    if "--pixel-normalization" in options:
-        assert saved["cfg"]["task"]["pixel_normalization"] == [0.48, 0.24]
-    for more in ([], ["--required-batch-size-multiple", 16, "--batch-size", 5]):
-        assert validate(data, task, tmp_path / "checkpoint_best.pt", *device_flags, *more) == test[last_best]
 
 
 @pytest.mark.slow

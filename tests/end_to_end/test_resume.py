@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Sequence
 import pytest
 import torch
 
-from tests.support import helpers, tiny_trainings
+from tests.support import helpers
 
 UPDATES = 40
 SAVE_INTERVAL = 5
@@ -148,22 +148,3 @@ def test_a_training_that_must_end_goes_on_exactly(
         assert line == whole[number], f"update {number}"
     if "--no-last-checkpoints" not in more:
         assert_same_ends(tmp_path / "whole", last.parent)
-
-
-@pytest.mark.parametrize(
-    ("kind", "end"),
-    [("language model", ["--max-update", 3]), ("batch norm", ["--max-epoch", 1]), ("transformer", ["--max-update", 3])],
-)
-def test_finished_training_stays_as_it_is(
-    kind: str, end: List[object], trainings: tiny_trainings.Trainings, device_flags: List[str], tmp_path: Path
-) -> None:
-    arguments = trainings.arguments(kind, *end, *device_flags, "--num-workers", 0, "--save-dir", tmp_path)
-    helpers.run_fairseq("train", arguments)
-    files = {path.name: path.read_bytes() for path in tmp_path.glob("*.pt")}
-    assert "checkpoint_last.pt" in files
-    again = helpers.run_fairseq("train", arguments)
-    assert "train_inner" not in again and "done training" in again
-    assert {path.name: path.read_bytes() for path in tmp_path.glob("*.pt")} == files
-
-    more = helpers.run_fairseq("train", [*arguments, "--max-update", 40, "--max-epoch", 2])
-    assert len(tiny_trainings.numbers(more)) > 1

@@ -68,20 +68,6 @@ def test_table2_and_figure5_share_a_run(out: Path) -> None:
     assert (out / "figure5.png").stat().st_size > 10000
 
 
-def test_table3_and_figure4_share_a_run(out: Path, tmp_path: Path) -> None:
-    data = lra_data.write_images(tmp_path / "image")
-    options = ["--smoke", "--seeds", 1, "--out", out, "--where", "task=image", "--data", data, "--max-update", 4]
-    output = run("mega_table3_attention_functions.sh", *options, "--where", "attention=laplace")
-    assert "laplace, paper" in output and "90.43" in output
-    output = run("mega_figure4_ablations.sh", *options, "--where", "name=n0,n16,full")
-    skipped = r"image\.mega\.laplace\.n16\.full\.seed1\.\w{8}\.train: done before, skipped"
-    assert len(re.findall(skipped, output)) == 1 and output.count(".train: begins") == 1
-    found = results_of(out, "figure4")
-    assert {result["settings"]["ema_dim"] for result in found} == {0, 16}
-    assert {result["examples"] for result in found} == {lra_data.SIZES["test"]}
-    assert (out / "figure4.png").stat().st_size > 10000
-
-
 def test_compare(tmp_path: Path) -> None:
     """Text of one's own, in the folder of fairseq-preprocess; other contexts are other scores of the same training."""
     data = tiny_trainings.write_text(tmp_path / "text")
