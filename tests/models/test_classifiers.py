@@ -65,12 +65,6 @@ def test_scale_of_embeddings(arch, kind, scale):
     torch.testing.assert_close(embedding(rows), scale * embedding.tokens(rows))
 
 
-def test_raw_speech_by_megalodon_has_the_size_of_the_paper() -> None:
-    """MEGALODON, Table 7: 300K. The Long Range Arena's sizes are not published."""
-    with torch.device("meta"):
-        assert parameters(build("megalodon_sc_raw", "image")) == 304_560
-
-
 def test_the_future_of_megalodon_begins_with_the_next_step() -> None:
     """The part of the EMA that looks ahead begins with the next step."""
     model: Any = lively(build("megalodon_lra", "image"))
@@ -119,32 +113,6 @@ def test_rates_of_the_published_files(arch):
 
 
 MATCHED = [name for name in preset_names("transformer_lra") if "matched" in name or name.endswith("pf128")]
-
-
-def size(table, d, ffn, layers, head, classes, documents=1):
-    """Parameters: the input's table or line; attention, FFN and two norms a layer; the final norm; the head."""
-    layer = 4 * d * (d + 1) + (2 * d * ffn + ffn + d) + 4 * d
-    return table + layers * layer + 2 * d + head * (documents * d + 1) + head * classes
-
-
-PUBLISHED = {  # the published shapes with a dictionary of 24 tokens; the layers of ListOps are one
-    "transformer_lra_listop": size(24 * 512, 512, 2048, 1, 2048, 10),
-    "transformer_lra_imdb": size(24 * 256, 256, 1024, 4, 1024, 2),
-    "transformer_lra_aan": size(24 * 128, 128, 512, 4, 512, 2, documents=2),
-    "transformer_lra_cifar10": size(2 * 64, 64, 128, 1, 128, 10),
-    "transformer_lra_pf32": size(2 * 128, 128, 128, 1, 256, 2),
-}
-
-
-@pytest.mark.parametrize("arch", PUBLISHED)
-def test_published_shapes_of_transformers(arch):
-    values = Namespace()
-    ARCH_CONFIG_REGISTRY[arch](values)
-    with torch.device("meta"):
-        model = build(arch, values.input_type, 2 if arch.endswith("aan") else 1)
-    assert parameters(model) == PUBLISHED[arch]
-    shared = {id(layer) for layer in model.encoder.layers}
-    assert len(shared) == (1 if arch.endswith("listop") else len(model.encoder.layers))
 
 
 def test_sinusoids():

@@ -25,20 +25,11 @@ def images(count: int = 2) -> torch.Tensor:
     return torch.randn(count, 3, 12, 12, generator=torch.Generator().manual_seed(1))
 
 
-SIZES = {  # all parameters, and a layer's; those of ViT-B are DeiT-B's (Touvron et al., ICML 2021, Table 5: 86M)
-    "mega_image_base": (90_734_140, 7_385_991),
-    "mega_image_tiny": (6_209_596, 482_823),
-    "megalodon_image_base": (90_711_016, 7_384_064),  # MEGALODON, Table 4: 90M
-    "vit_image_deit_b": (86_567_656, 7_087_872),
-}
-
-
-@pytest.mark.parametrize("arch", [pytest.param(a, marks=VIT if a.startswith("vit") else ()) for a in SIZES])
-def test_published_sizes(arch: str) -> None:
+@VIT
+def test_the_size_by_timm() -> None:
+    """tests/models/test_sizes.py counts the model on paper, whose layers are not timm's."""
     with torch.device("meta"):
-        model = build(arch)
-    layers = model.encoder.blocks if arch.startswith("vit") else model.encoder.layers
-    assert [sum(p.numel() for p in part.parameters()) for part in (model, layers[0])] == list(SIZES[arch])
+        assert sum(parameter.numel() for parameter in build("vit_image_deit_b").parameters()) == 86_567_656
 
 
 @pytest.mark.parametrize("arch", ALL)

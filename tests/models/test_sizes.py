@@ -1,4 +1,4 @@
-"""Parameters and operations of models on paper."""
+"""Parameters and operations of models on paper, and the published sizes."""
 
 from typing import Any, Dict, List
 
@@ -10,6 +10,33 @@ from fairseq_mega.models.cost import language_model, operations, parameters
 from fairseq_mega.models.on_paper import build
 
 PIXELS: Dict[str, Any] = {"_name": "vit_image_deit_b", "image_size": 224, "patch_size": 16, "image_class_num": 1000}
+
+
+# Architecture, entries of its dictionary, parameters: the published code's, or by hand from the paper's shapes.
+PUBLISHED = [
+    ("mega_lm_big", 208, 207_269_888),  # 16 layers of 12,927,744
+    ("mega_lm_adaptive_base", 267_744, 149_591_552),
+    ("mega_lm_wiki103", 267_744, 252_237_824),  # MEGA, Table 5: 252M
+    ("mega_lm_enwik8_large", 208, 244_360_192),
+    ("mega_wmt_en_de", 33_000, 97_047_534),  # a layer of the encoder: 3,287,167
+    ("mega_wmt_en_de_big", 33_000, 285_284_334),
+    ("mega_masked_lm_transformers", 20, 911_260),
+    ("megalodon_lm_200m", 32_000, 220_627_968),
+    ("megalodon_lm_1b3", 32_000, 1_342_832_640),
+    ("megalodon_lm_1b3_pg19", 32_000, 1_327_628_288),
+    ("megalodon_lm_7b", 32_000, 7_385_817_088),
+    ("megalodon_lm_wiki103", 267_744, 252_182_528),  # MEGALODON, Table 8: 252M
+    ("megalodon_sc_raw", 4, 304_560),  # MEGALODON, Table 7: 300K
+    ("mega_image_base", 4, 90_734_140),
+    ("mega_image_tiny", 4, 6_209_596),
+    ("megalodon_image_base", 4, 90_711_016),  # MEGALODON, Table 4: 90M
+    (PIXELS["_name"], 4, 86_567_656),  # DeiT-B (Touvron et al., ICML 2021, Table 5): 86M
+    ("transformer_lra_listop", 24, 4_236_800),  # whose layers are one
+    ("transformer_lra_imdb", 24, 3_430_912),
+    ("transformer_lra_aan", 24, 929_024),
+    ("transformer_lra_cifar10", 24, 43_328),
+    ("transformer_lra_pf32", 24, 133_632),
+]
 
 
 @pytest.mark.parametrize("size", ["11m", "200m", "7b"])
@@ -55,10 +82,12 @@ def test_rare_bands_cost_their_share() -> None:
     assert saved == pytest.approx(2 * 64 * 2000 - head - rare, rel=0.02)
 
 
-def test_parameters_without_timm() -> None:
-    """Those of DeiT-B, whose layers are timm's; tests/models/test_image_contract.py counts the same with timm."""
-    assert parameters(build(PIXELS, 4)) == 86_567_656
-    assert all(parameter.is_meta for parameter in build(PIXELS, 4).parameters())
+@pytest.mark.parametrize(("arch", "symbols", "count"), PUBLISHED)
+def test_published_sizes(arch: str, symbols: int, count: int) -> None:
+    """Two texts are read by those of AAN; tests/models/test_published_commands.py counts MEGA's by their commands."""
+    options = PIXELS if arch == PIXELS["_name"] else {"_name": arch}
+    model = build(options, symbols, 2 if arch.endswith("aan") else 1)
+    assert parameters(model) == count and all(parameter.is_meta for parameter in model.parameters())
 
 
 def test_nothing_is_drawn() -> None:

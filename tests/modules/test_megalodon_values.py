@@ -12,7 +12,6 @@ from fairseq_mega.modules.megalodon.layer import MegalodonLayer
 from tests.support.layers import run
 from tests.support.plain import megalodon
 
-TOLERANCE = {torch.float32: 2e-5, torch.float64: 1e-6}
 SHAPE: Dict[str, Any] = {
     "embed_dim": 8,
     "hidden_dim": 12,
@@ -22,80 +21,6 @@ SHAPE: Dict[str, Any] = {
     "ema_dim": 3,
     "norm_groups": 2,
 }
-
-
-def sines(*shape: int) -> torch.Tensor:
-    """0.5 sin(1), 0.5 sin(2), ... in row-major order."""
-    return 0.5 * torch.sin(torch.arange(1, math.prod(shape) + 1, dtype=torch.float64)).view(shape)
-
-
-@pytest.fixture(params=[torch.float32, torch.float64], ids=str)
-def filled(request: Any) -> MegalodonLayer:
-    """A layer with every matrix of the formulas filled by itself, those that stand side by side too."""
-    layer = MegalodonLayer(MegalodonLayerConfig(**SHAPE, chunk_size=3, swiglu=True)).to(request.param).eval()
-    with torch.no_grad():
-        for parameter in layer.parameters():
-            parameter.copy_(sines(*parameter.shape))
-        gates, inner = layer.attention.gate_proj, layer.feed_forward.input_proj
-        gates.weight.copy_(torch.cat([sines(rows, 8) for rows in (8, 12, 8)]))
-        gates.bias.copy_(torch.cat([sines(rows) for rows in (8, 12, 8)]))
-        inner.weight.copy_(torch.cat([sines(10, 8), sines(10, 8)]))
-    return layer
-
-
-def wave() -> torch.Tensor:
-    """x[b, t, j] = cos(0.3 t + 0.7 b + 1.1 j) for B = 2, L = 6, D = 8."""
-    b, t, j = (torch.arange(float(size), dtype=torch.float64) for size in (2, 6, 8))
-    return torch.cos(0.3 * t[None, :, None] + 0.7 * b[:, None, None] + 1.1 * j)
-
-
-# output[0, 0], output[1, 5], sum
-VALUES = {
-    "timestep norm": (
-        [2.264182, 1.341406, -0.681409, -1.127257, -1.206937, 0.444995, 1.887516, -0.186353],
-        [-0.216537, -1.235175, 0.128369, 0.783967, 0.109611, -0.097327, -1.346475, -1.548377],
-        -14.180963,
-    ),
-    "complex EMA": (
-        [0.449003, 0.200928, -0.061604, 0.369675, 0.135301, -0.094877, 0.356180, 0.074535],
-        [-0.250215, -0.363421, 0.029621, -0.292281, -0.551037, -0.027449, -0.216073, -0.406602],
-        -7.799792,
-    ),
-    "attention": (
-        [6.076276, 3.273597, -2.594106, -3.139488, -1.483163, -2.992654, -3.046124, 0.782526],
-        [-2.496136, 1.053417, 3.983442, 0.644003, -0.914923, 1.913029, 0.479078, -4.166379],
-        2.749412,
-    ),
-    "layer": (
-        [5.082378, -4.228021, 3.185544, -2.639251, -1.309471, 4.042171, -3.641722, 4.525829],
-        [-0.414871, -1.096472, -0.298057, 0.802097, 0.784173, 0.338618, -0.955900, -0.831428],
-        4.182566,
-    ),
-}
-PARTS = {
-    "timestep norm": lambda layer, x: layer.attention.norm(x)[0],
-    "complex EMA": lambda layer, x: layer.attention.ema(x)[0],
-    "attention": lambda layer, x: layer.attention(x).hidden,
-    "layer": lambda layer, x: layer(x).hidden,
-}
-
-
-@pytest.mark.parametrize("case", VALUES)
-def test_reference_values(case: str, filled: MegalodonLayer) -> None:
-    dtype = filled.attention.kappa.dtype
-    first, last, total = VALUES[case]
-    out = PARTS[case](filled, wave().to(dtype))
-    tolerance = TOLERANCE[dtype]
-    torch.testing.assert_close(out[0, 0], torch.tensor(first, dtype=dtype), atol=tolerance, rtol=0)
-    torch.testing.assert_close(out[1, 5], torch.tensor(last, dtype=dtype), atol=tolerance, rtol=0)
-    assert out.double().sum().item() == pytest.approx(total, abs=TOLERANCE[torch.float32])
-
-
-def test_last_state_of_the_complex_ema(filled: MegalodonLayer) -> None:
-    dtype = filled.attention.kappa.dtype
-    _, state = filled.attention.ema(wave().to(dtype), return_state=True)
-    want = torch.tensor([-0.046695 + 0.056031j, 0.002322 + 0.006437j, 0.021792 + 0.012635j])
-    torch.testing.assert_close(state[0, 0], want.to(state.dtype), atol=TOLERANCE[dtype], rtol=0)
 
 
 def lively(seed: int = 0, **options: Any) -> MegalodonLayer:
