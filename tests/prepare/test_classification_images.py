@@ -1,8 +1,6 @@
-"""fairseq-mega-prepare for images: CIFAR-10 and Pathfinder."""
+"""fairseq-mega-prepare for Pathfinder: an interrupted run, and the released images."""
 
-import hashlib
 import io
-import pickle
 from collections import defaultdict
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Tuple
@@ -14,46 +12,6 @@ from PIL import Image
 
 from fairseq_mega.lab.prepare.classification import images as arena
 from tests.support.prepare_runs import image_labels, images, prepare, source_of, write_archive
-
-# --- CIFAR-10
-
-
-def batches(per_batch: int) -> Dict[str, Dict[bytes, Any]]:
-    draw = np.random.default_rng(2)
-    found: Dict[str, Dict[bytes, Any]] = {}
-    for name in [*(f"data_batch_{n}" for n in range(1, 6)), "test_batch"]:
-        data = draw.integers(0, 256, (per_batch, 3072), dtype=np.uint8)
-        labels = draw.integers(0, 10, per_batch).tolist()
-        found[name] = {b"data": data, b"labels": labels, b"batch_label": b"x"}
-    return found
-
-
-def write_cifar(path: Path, contents: Dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    write_archive(path, {f"cifar-10-batches-py/{name}": pickle.dumps(batch, 2) for name, batch in contents.items()})
-    digests = {"md5": hashlib.md5(path.read_bytes()).hexdigest()}
-    monkeypatch.setattr(arena, "CIFAR_ARCHIVE", arena.CIFAR_ARCHIVE._replace(digests=digests))
-
-
-def test_the_archive_becomes_grey_images_in_the_split_of_the_authors(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path, contents = tmp_path / "cifar-10-python.tar.gz", batches(20)
-    write_cifar(path, contents, monkeypatch)
-    prepare("cifar10", "--out", tmp_path / "out", "--archive", path).succeeded()
-    colour = np.concatenate([contents[f"data_batch_{n}"][b"data"] for n in range(1, 6)]).reshape(-1, 3, 32, 32)
-    labels = np.concatenate([contents[f"data_batch_{n}"][b"labels"] for n in range(1, 6)])
-    order = torch.randperm(100, generator=torch.Generator().manual_seed(42)).numpy()
-    for split, numbers in (("train", order[:90]), ("valid", order[90:])):
-        wanted = [np.asarray(Image.fromarray(c.transpose(1, 2, 0), "RGB").convert("L")) for c in colour[numbers]]
-        assert np.array_equal(images(tmp_path / "out", split), np.stack(wanted).reshape(-1, 1024))
-        assert image_labels(tmp_path / "out", split) == labels[numbers].tolist()
-    assert image_labels(tmp_path / "out", "test") == contents["test_batch"][b"labels"]
-    source = source_of(tmp_path / "out")
-    assert source["splits"]["train"]["examples"] == 90 and source["splits"]["train"]["pixels"] == 1024
-    assert sum(source["splits"]["test"]["labels"].values()) == 20
-
-
-# --- Pathfinder
 
 
 class Drawing:

@@ -11,18 +11,20 @@ from fairseq_mega.lab.prepare.classification.images import PARTS
 from fairseq_mega.lab.prepare.classification.texts import PAIRS, TREES
 from fairseq_mega.lab.prepare.download import DownloadError
 from tests.support.in_process import in_process  # noqa: F401
-from tests.support.prepare_runs import prepare, refusal, write_archive
+from tests.support.prepare_runs import binarised, byte_texts, labels, prepare, refusal, write_archive
 
+ROWS = "( ( ( [MAX 2 ) 9 ) ] )\t9\n( ( ( ( [SM 5 ) 6 ) 3 ) ] )\t4\n7\t7\n"
+SPLITS = {"train": "train", "eval": "valid", "test": "test"}
 TABLES = {
     **{
-        f"tsv_data/new_aan_pairs.{split}.tsv": "".join(f"{n % 2}.0\t{n}\t{n}\tb'one {n}'\tb'two'\n" for n in range(6))
-        for split in ("train", "eval", "test")
+        f"tsv_data/new_aan_pairs.{split}.tsv": "".join(
+            f"{n % 2}.0\tid{n}\tidx\tb'{split} {n}, eval or test'\tb'two \\xc3'\n" for n in range(6)
+        )
+        for split in SPLITS
     },
-    **{
-        f"listops-1000/basic_{split}.tsv": "Source\tTarget\n" + "( ( ( [MAX 2 ) 9 ) ] )\t9\n" * 3
-        for split in ("train", "val", "test")
-    },
+    **{f"listops-1000/basic_{split}.tsv": f"Source\tTarget\n{ROWS}" for split in ("train", "val", "test")},
 }
+READ = [["[MAX", "2", "9", "X"], ["[SM", "5", "6", "3", "X"], ["7"]]
 OTHERS = {
     "pathfinder32/curv_contour_length_14/metadata/0.npy": "imgs/0 sample_0.png 0 1 1.0 14 4 2 0.5 1 1\n",
     "pathfinder32/curv_contour_length_14/imgs/0/sample_0.png": "pixels",
@@ -62,3 +64,11 @@ def test_from_the_archive_to_the_data(tmp_path: Path) -> None:
         words = [dataset, "--released", "--archives", tmp_path / "archives", "--no-download"]
         prepare(*words, "--out", tmp_path / dataset).succeeded()
         assert table in (tmp_path / dataset / "card.json").read_text()
+    for split, ours in SPLITS.items():
+        assert binarised(tmp_path / "listops" / "src-bin", ours) == READ
+        assert labels(tmp_path / "listops", ours) == ["9", "4", "7"]
+        assert byte_texts(tmp_path / "aan" / "src-bin", ours)[3] == f"b'{split} 3, eval or test'".encode()
+        assert byte_texts(tmp_path / "aan" / "src1-bin", ours)[3] == b"b'two \\xc3'"
+        assert labels(tmp_path / "aan", ours) == ["0", "1"] * 3
+    dictionaries = [(tmp_path / "aan" / side / "dict.txt").read_bytes() for side in ("src-bin", "src1-bin")]
+    assert dictionaries[0] == dictionaries[1]

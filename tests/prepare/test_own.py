@@ -1,6 +1,5 @@
 """Labelled examples of one's own: splits held out or given, tables of texts, folders of images and of recordings."""
 
-import argparse
 import errno
 import gzip
 import os
@@ -15,9 +14,7 @@ import torch
 from PIL import Image
 
 from fairseq_mega.data.image_folder import ImageFolder
-from fairseq_mega.lab.evaluate.new_examples import TextReader
 from fairseq_mega.lab.prepare.classification.own import read_texts
-from fairseq_mega.tasks.lra_text import LRATextTask
 from tests.support.prepare_runs import prepare, refusal, source_of
 
 COUNTS = {"train": 6, "valid": 2, "test": 3}  # of each label, or of documents
@@ -136,18 +133,6 @@ def test_what_is_no_table_is_named(name: str, tmp_path: Path) -> None:
     (tmp_path / file).write_bytes(content)
     told = refusal("own-texts", "--train", tmp_path / file, "--out", tmp_path / "out")
     assert f"{tmp_path / file}" in told and re.search(message, told) and not (tmp_path / "out").exists()
-
-
-def test_new_texts_are_bytes_as_those_of_training(tmp_path: Path) -> None:
-    """Whatever the script: no blank and no letter e need be among them."""
-    texts = ("хорошо", "плохо")
-    (tmp_path / "own.tsv").write_text(tsv([*zip(("good", "bad"), texts)] * 10), encoding="utf-8")
-    prepare("own-texts", "--train", tmp_path / "own.tsv", "--out", tmp_path / "out").succeeded()
-    task = LRATextTask.setup_task(argparse.Namespace(data=str(tmp_path / "out")))
-    task.longest = 4000
-    for text, (_, inputs) in zip(texts, TextReader(task).read_lines(iter(texts))):
-        tokens = inputs["src_tokens"].flatten().tolist()[: len(text.encode())]
-        assert [task.dictionary[token] for token in tokens] == [str(byte) for byte in text.encode()]
 
 
 @pytest.mark.parametrize("linked", [True, False])

@@ -40,16 +40,6 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_an_archive_of_ones_own_is_unpacked_and_recorded(small: Path) -> None:
-    archive = small / "wikitext-103-v1.zip"
-    records = obtain_corpus(CORPORA["wikitext-2"], small / "raw", archive)
-    for split in SPLITS:
-        want = "".join(f"{line}\n" for line in toy_data.wikitext_lines(split))
-        assert (small / "raw" / f"wiki.{split}.tokens").read_text(encoding="utf-8") == want
-    sha256 = hashlib.sha256(archive.read_bytes()).hexdigest()
-    assert records == {archive.name: {"bytes": archive.stat().st_size, "sha256": sha256}}
-
-
 def test_something_else_than_enwik8_is_refused(small: Path) -> None:
     path = small / "enwik8.zip"
     for content, said in ((toy_data.running_text(), ""), (bytes(toy_data.SIZE), "enwik8: expected MD5")):
