@@ -10,8 +10,6 @@ from omegaconf import OmegaConf
 
 from fairseq_mega.compat.features.no_weight_decay import exclude_from_weight_decay, mark_float32_copies
 from fairseq_mega.optim.adam_selective_decay import SelectiveDecayAdam, SelectiveDecayAdamConfig
-from tests.support import helpers
-from tests.support.tiny_trainings import numbers
 
 RATE, DECAY, BETAS, EPS = 0.1, 0.05, (0.9, 0.98), 1e-3
 SHAPES = [(3, 2), (2,), (4, 1), (3,), (2, 2)]
@@ -98,29 +96,3 @@ def test_parameters_without_marks_are_refused(marked):
     copies = mark_float32_copies(lambda *_: {0: joined}, SimpleNamespace(), params, True) if marked else {0: params[0]}
     with pytest.raises(ValueError, match="adam_selective_decay"):
         SelectiveDecayAdam(config(), list(copies.values()))
-
-
-PRECISIONS = {
-    "float32": [],
-    "memory-efficient": ["--memory-efficient-bf16", "--bf16"],
-}
-
-
-@pytest.mark.parametrize("precision", PRECISIONS)
-def test_a_training_stopped_and_called_again_is_the_undisturbed_one(precision, trainings, tmp_path):
-    def train(save_dir, updates):
-        options = ["--optimizer", "adam_selective_decay", "--weight-decay", 0.5, *PRECISIONS[precision], "--cpu"]
-        options += ["--num-workers", 0, "--no-epoch-checkpoints", "--save-dir", tmp_path / save_dir]
-        given = trainings.arguments("colour image", *options, "--max-update", updates)
-        return numbers(helpers.run_fairseq("train", given), "^(loss|gnorm)$")
-
-    whole = train("whole", 5)
-    parts = train("parts", 2) + train("parts", 5)  # in mid-epoch
-    parts, whole = ([line for line in lines if "gnorm" in line] for lines in (parts, whole))
-    assert parts == whole and len(whole) == 5
-    ends = [torch.load(tmp_path / run / "checkpoint_last.pt", weights_only=True) for run in ("whole", "parts")]
-    for name, weight in ends[0]["model"].items():
-        assert torch.equal(weight, ends[1]["model"][name]), name
-    groups = ends[0]["last_optimizer_state"]["param_groups"]
-    assert [group["weight_decay"] for group in groups] == [0.5, 0.0]
-    assert len(ends[0]["last_optimizer_state"]["state"]) == sum(len(group["params"]) for group in groups)

@@ -223,14 +223,6 @@ def test_what_does_not_fit(data, trained, device_flags, tmp_path):
         train(data, tmp_path, *device_flags, "--max-tokens", 5)
 
 
-def test_another_way_to_store_a_text(data, trained, device_flags, tmp_path):
-    """fairseq-preprocess writes it, too."""
-    text = data.parent / "test.txt"
-    words = ["--only-source", "--srcdict", data / "dict.txt", "--testpref", text, "--dataset-impl", "cached"]
-    run_fairseq("preprocess", [*words, "--destdir", tmp_path])
-    assert evaluate(tmp_path, trained, device_flags) == evaluate(data, trained, device_flags)
-
-
 def test_a_split_of_a_larger_dictionary_is_refused(data, trained, device_flags, tmp_path):
     (tmp_path / "test.txt").write_text("w1 w2 " + " ".join(f"more{number}" for number in range(40)) + "\n")
     arguments = ["--only-source", "--trainpref", tmp_path / "test.txt", "--testpref", tmp_path / "test.txt"]

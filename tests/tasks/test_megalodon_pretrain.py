@@ -71,15 +71,6 @@ def test_two_processes_read_every_token_once(data: Path, tmp_path: Path) -> None
     assert len(numbers(one)) % 2 == 1 and len(numbers(two)) == len(numbers(one)) // 2 + 1
 
 
-@pytest.mark.slow
-def test_processes_share_sequences(data: Path, tmp_path: Path) -> None:
-    given = arguments(data, "--max-update", 4, "--clip-norm", 0.5, "--dropout", 0, "--disable-validation")
-    one = run_fairseq("train", [*given, "--cpu", "--save-dir", tmp_path / "one"])
-    two = train_with_two_processes([*given, "--chunk-parallel-size", 2, "--save-dir", tmp_path / "two"])
-    pattern = "loss|gnorm|clip|num_updates|^wpb|^bsz"
-    assert numbers(one, pattern) == numbers(two, pattern) and len(numbers(one)) == 4
-
-
 def test_evaluation_and_text(data: Path, trained: Path, device_flags: List[str]) -> None:
     """Each token is scored once, whole text or document by document; text comes out as text."""
     losses = {}
