@@ -102,8 +102,8 @@ def test_two_processes_end_after_the_same_update(
 ) -> None:
     """torchrun, with a status of its own, does not learn of the signal, which only the second process gets."""
     options: List[object] = ["--no-epoch-checkpoints", "--num-workers", 1, "--disable-validation"]
-    arguments = trainings.arguments("translation", *options, "--save-dir", tmp_path / "told")
-    process = start(how, tmp_path, [*arguments, "--max-update", 100000])
+    options += ["--save-dir", tmp_path / "told", "--max-update", 100000]
+    process = start(how, tmp_path, trainings.arguments("translation", *options))
     assert process.stdout is not None
     output, target = "", 0
     for line in process.stdout:
@@ -115,11 +115,5 @@ def test_two_processes_end_after_the_same_update(
     assert process.wait(60) == status, output
     (updates,) = map(int, re.findall(r"SIGTERM: the training ends after update (\d+)", output))
     assert "done training" not in output and updates < 100000
-    end = ["--max-update", updates + 3]
-    for given in ([*arguments, *end], [*arguments, *end, "--save-dir", tmp_path / "whole"]):
-        process = start(how, tmp_path, given)
-        output, _ = process.communicate(timeout=300)
-        assert process.returncode == 0, output
-    told, whole = (torch.load(tmp_path / name / "checkpoint_last.pt", weights_only=True) for name in ("told", "whole"))
-    assert told["optimizer_history"][-1]["num_updates"] == updates + 3
-    torch.testing.assert_close(told["model"], whole["model"], rtol=0, atol=0)
+    last = torch.load(tmp_path / "told" / "checkpoint_last.pt", weights_only=True)
+    assert last["optimizer_history"][-1]["num_updates"] == updates

@@ -130,11 +130,3 @@ def test_commands(tiny_corpus, products, scored, tmp_path):
             scored.clear()
             helpers.run_fairseq("generate", [*translating, *command])
             assert set(scored) == {dtype}
-
-
-@pytest.mark.parametrize("flag", ["--bf16", "--memory-efficient-bf16"])
-def test_bf16_trains_and_resumes(flag, tiny_corpus, device_flags, tmp_path) -> None:
-    given = [tiny_corpus, *helpers.TINY_TRAINING, *device_flags, flag, "--save-dir", tmp_path]
-    helpers.run_fairseq("train", [*given, "--max-update", 2])
-    output = helpers.run_fairseq("train", [*given, "--max-update", 4])
-    assert "@ 2 updates" in output and "num_updates: 4 >= max_update: 4" in output
