@@ -1,14 +1,12 @@
 """The mean of checkpoints: values, what is kept, what is refused."""
 
-import re
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, Tuple
 
 import pytest
 import torch
 
 from fairseq_mega.cli import average_checkpoints
-from tests.support import helpers
 
 Tensors = Dict[str, torch.Tensor]
 
@@ -103,20 +101,6 @@ def test_inputs_are_never_overwritten_nor_counted_twice(tmp_path: Path) -> None:
     assert run("--inputs", *paths, "--output", link) == run("--ema", paths[0], "--output", link) == 1
     assert run("--inputs", paths[0], link, "--output", tmp_path / "mean.pt") == 1
     assert [path.read_bytes() for path in paths] == before
-
-
-def test_fairseq_translates_with_an_averaged_checkpoint(
-    tmp_path: Path, tiny_corpus: Path, device_flags: List[str]
-) -> None:
-    save = tmp_path / "checkpoints"
-    stop = ["--max-epoch", 2, "--save-dir", save]
-    helpers.run_fairseq("train", [tiny_corpus, *helpers.TINY_TRAINING, *device_flags, *stop])
-    averaged = tmp_path / "averaged.pt"
-    assert run("--dir", save, "--last-epochs", 2, "--output", averaged) == 0
-    options = ["--path", averaged, "--max-len-b", 10, "--batch-size", 100, "--beam", 1, *device_flags]
-    output = helpers.run_fairseq("generate", [tiny_corpus, *options])
-    assert sorted(helpers.hypotheses(output)) == list(range(461))
-    assert re.search(r"BLEU4? = ", output)
 
 
 def test_entries_of_cards_that_differ_are_named(tmp_path: Path, capsys: Any) -> None:

@@ -1,8 +1,6 @@
 """The commands fairseq-mega-*: their --user-dir, their help, their errors."""
 
 import argparse
-import os
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -154,12 +152,6 @@ class TestHelp:
         for flag in flags:
             assert flag in page, flag
 
-    def test_a_reader_that_goes_ends_it_in_silence(self) -> None:
-        program = "from fairseq_mega.cli import console; console.validate()"
-        command = f"{shlex.quote(sys.executable)} -c '{program}' --help-all | head -n 1"
-        done = subprocess.run(command, shell=True, cwd=helpers.REPOSITORY, text=True, capture_output=True, check=True)
-        assert done.stdout.startswith("usage: fairseq-mega-validate") and not done.stderr, done.stderr
-
 
 @pytest.mark.parametrize("command", console.COMMANDS)
 def test_processes_that_train_or_generate_are_configured(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,23 +164,3 @@ def test_processes_that_train_or_generate_are_configured(command: str, monkeypat
     assert console.run(command, ["data"]) == 0 and not configured
     assert getattr(console, command.replace("-", "_"))() == 0
     assert bool(configured) == (command in ("train", "generate", "interactive"))
-
-
-@pytest.mark.slow
-def test_interactive_as_a_process_from_another_folder(tiny_model, device_flags, tmp_path) -> None:
-    program = "import sys; from fairseq_mega.cli.console import interactive; sys.exit(interactive())"
-    command = [sys.executable, "-c", program, tiny_model.data, "--path", tiny_model.checkpoint, *device_flags]
-    environment = {**os.environ, "PYTHONPATH": str(helpers.REPOSITORY)}
-    environment.pop("PYTHONWARNINGS", None)
-    done = subprocess.run(
-        [*map(str, command), "--beam", "2"],
-        input="w1 w2 w3\nw4\n",
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env=environment,
-    )
-    assert done.returncode == 0, done.stderr
-    assert list(helpers.hypotheses(done.stdout)) == [0, 1]
-    assert " | INFO | fairseq_cli.interactive | loading model(s)" in done.stdout
-    assert "INFO:" not in done.stderr and "Hydra" not in done.stderr, done.stderr

@@ -11,8 +11,8 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_MODEL_REGISTRY
 
 from fairseq_mega.compat.files.loading import load_checkpoint
-from fairseq_mega.compat.files.settings import Role, options_of, other_settings
-from fairseq_mega.convert import checkpoints, convert_checkpoint, is_ours, layouts, publish_checkpoint
+from fairseq_mega.compat.files.settings import Role, options_of
+from fairseq_mega.convert import checkpoints, convert_checkpoint, layouts, publish_checkpoint
 from fairseq_mega.convert.building import build_model, check_complete
 from fairseq_mega.convert.options import CLASSIFIER_OPTIONS
 from fairseq_mega.models.mega import MegaConfig
@@ -20,7 +20,7 @@ from fairseq_mega.models.mega_classifier import MegaClassifierConfig
 from fairseq_mega.models.mega_lm import MegaLanguageModelConfig
 from tests.models.test_published_defaults import parse, stub_task
 from tests.support import tiny_mega
-from tests.support.plain.comparing import assert_same, largest_difference, run
+from tests.support.plain.comparing import largest_difference, run
 from tests.support.published_layouts import LAYOUTS
 from tests.support.tiny_classifier import task as classification
 
@@ -143,20 +143,6 @@ def test_a_shared_table_with_another_copy_is_refused() -> None:
     given["model"]["decoder.output_projection.weight"] += 1
     with pytest.raises(ValueError, match="decoder.output_projection.weight differs from decoder.embed_tokens.weight"):
         convert_checkpoint(given, "x.pt")
-
-
-def test_a_trained_model_of_ours_is_published(tiny_model: Any, tmp_path: Path) -> None:
-    """Its options lie in fairseq's newer form, and the decoder's are those of the encoder where nothing is said."""
-    trained = load_checkpoint(tiny_model.checkpoint)
-    assert is_ours(trained) and not trained.get("args")
-    official = publish_checkpoint(trained, "trained")
-    assert official["args"].arch == "mega" and official["args"].task == "translation"
-    assert official["args"].decoder_z_dim == 8 and official["args"].share_all_embeddings is True
-    again = convert_checkpoint(official, "official")
-    assert again["args"].published_source_padding is False and other_settings(trained, again) == []
-    again["args"].published_source_padding = True  # as the published code reads it
-    assert largest_difference(official, again) < 1e-5
-    assert_same(again["model"], trained["model"])
 
 
 def test_other_positions_of_padded_sources_are_printed(

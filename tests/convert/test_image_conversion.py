@@ -1,23 +1,17 @@
 """Checkpoints of XuezheMax/mega-image: their numbers, converted and back, and what is refused."""
 
-import re
 from argparse import Namespace
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from fairseq import checkpoint_utils
 
-from fairseq_mega.cli import console
 from fairseq_mega.convert.building import build_model
 from fairseq_mega.convert.images import convert_images, publish_images
 from fairseq_mega.convert.tensors import convert_state_dict
-from fairseq_mega.lab.inspect import command as inspect_checkpoint
 from fairseq_mega.models.mega_image import MegaImageModel
-from tests.support import published_images, tiny_images
-from tests.support.helpers import forget_earlier_runs
-from tests.support.plain.comparing import assert_same, largest_difference, run
+from tests.support import published_images
+from tests.support.plain.comparing import assert_same, largest_difference
 from tests.support.plain.images import image_classifier
 from tests.support.published_images import SIZE
 
@@ -69,32 +63,6 @@ def test_names_of_published_models() -> None:
             given = {"model": model, "args": Namespace(arch="mega_image", drop_path=0.1)}
             args = publish_images(given, "x")["args"]
             assert (args.model, args.input_size, args.drop_path) == (name, 224, 0.1)
-
-
-def test_the_converted_file_is_a_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    """Strictly loaded by fairseq, scored by its command without a further option, inspected in both layouts."""
-    given = published_images.checkpoint()
-    torch.save(given, tmp_path / "theirs.pth")
-    assert run("--input", tmp_path / "theirs.pth", "--output", tmp_path / "ours.pt") == 0
-    data = str(tiny_images.write(tmp_path / "data", SIZE))
-    (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(tmp_path / "ours.pt")], {"data": data})
-    assert isinstance(model, MegaImageModel) and type(task).__name__ == "ImageClassificationTask"
-    weights = {name: tensor.double() for name, tensor in given["model"].items()}
-    want = image_classifier(weights, images().double())
-    assert (model.eval()(images()) - want).abs().max() < 1e-5 * want.abs().max()
-    forget_earlier_runs()
-    scored = [data, "--path", str(tmp_path / "ours.pt"), "--valid-subset", "test", "--batch-size", "4", "--cpu"]
-    assert console.run("validate", scored) == 0
-    captured = capsys.readouterr()
-    assert re.search(r"correct \d of 9", captured.out + captured.err)
-    outputs = []
-    for name in ("theirs.pth", "ours.pt"):
-        capsys.readouterr()
-        assert inspect_checkpoint.main([str(tmp_path / name)]) == 0
-        outputs.append(capsys.readouterr().out)
-    total = sum(tensor.numel() for tensor in given["model"].values())
-    assert outputs[0] == outputs[1] and f"{total:,}" in outputs[0] and "image-classification" in outputs[0]
-    assert "encoder moving average" in outputs[0]
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,9 @@
-"""Checkpoints as safetensors, with their configuration beside them: both ways, and in every command."""
+"""Checkpoints as safetensors, with their configuration beside them; test_converted_scores.py scores them."""
 
 import importlib.util
 import shutil
 from argparse import Namespace
 from pathlib import Path
-from typing import Any, List
 
 import pytest
 import torch
@@ -12,9 +11,8 @@ import torch
 from fairseq_mega.cli import average_checkpoints
 from fairseq_mega.compat.files import safetensors_files
 from fairseq_mega.compat.files.loading import load_checkpoint
-from fairseq_mega.convert import command as convert_checkpoint
 from fairseq_mega.models.checkpoint_files import Origin, origin_of, save
-from tests.support import helpers, tiny_lm, tiny_mega
+from tests.support import tiny_lm, tiny_mega
 from tests.support.plain.comparing import assert_same
 
 pytestmark = pytest.mark.skipif(
@@ -34,6 +32,9 @@ def test_both_ways(tmp_path: Path) -> None:
     assert_same(read["model"], model)
     assert read["args"] == options and "last_optimizer_state" not in read
     assert origin_of(str(path)) == Origin("mega_lm", "mega_language_modeling")
+    mean = path.with_name("mean.safetensors")
+    assert average_checkpoints.main(["--inputs", str(path), "--output", str(mean)]) == 0
+    assert_same(load_checkpoint(mean)["model"], model)
 
 
 def test_shared_tables_are_written_once(tmp_path: Path) -> None:
@@ -60,18 +61,3 @@ def test_files_of_two_checkpoints(tmp_path: Path) -> None:
     assert load_checkpoint(paths[0])["args"].dropout == 0.2
     safetensors_files.write_tensors({"weight": torch.ones(2)}, paths[0], {"format": "pt"})  # of an earlier version
     assert load_checkpoint(paths[0])["model"]["weight"].sum() == 2
-
-
-@pytest.mark.slow
-def test_commands_take_them(tiny_model: Any, device_flags: List[str], tmp_path: Path) -> None:
-    path = tmp_path / "model.safetensors"
-    assert convert_checkpoint.main(["--input", str(tiny_model.checkpoint), "--output", str(path)]) == 0
-    options = [tiny_model.data, "--max-len-b", 5, "--batch-size", 100, "--beam", 2, *device_flags]
-    outputs = [helpers.run_fairseq("generate", [*options, "--path", at]) for at in (path, tiny_model.checkpoint)]
-    assert len(helpers.hypotheses(outputs[0])) == 461
-    assert helpers.hypotheses(outputs[0]) == helpers.hypotheses(outputs[1])
-    options = [tiny_model.data, *helpers.TINY_TRAINING, *device_flags, "--save-dir", tmp_path / "save"]
-    options += ["--finetune-from-model", path, "--max-update", 1, "--no-epoch-checkpoints", "--disable-validation"]
-    assert "loading pretrained model from" in helpers.run_fairseq("train", options)
-    assert average_checkpoints.main(["--inputs", str(path), "--output", str(tmp_path / "mean.safetensors")]) == 0
-    assert_same(load_checkpoint(tmp_path / "mean.safetensors")["model"], load_checkpoint(path)["model"])
