@@ -1,33 +1,16 @@
-"""Files for readers that tools read too: citation, changelog, links, the README's Python, names of files."""
+"""Files for readers: links, the Python of the README, names of files."""
 
 import re
 from pathlib import Path
 from typing import Any, Dict, Set
 
 import torch
-import yaml
 
-import fairseq_mega
 from fairseq_mega.modules import MegaLayer, MegaLayerConfig
 from tests.support.documented_commands import DOCUMENTS
 from tests.support.helpers import REPOSITORY
 
 LINK = re.compile(r"\]\((?!http)([^)#\s]*)#?([^)\s]*)\)")
-
-
-def test_the_citation() -> None:
-    citation = yaml.safe_load((REPOSITORY / "CITATION.cff").read_text(encoding="utf-8"))
-    assert {"cff-version", "message", "title", "authors", "version", "license"} <= set(citation)
-    assert citation["version"] == fairseq_mega.__version__ and citation["license"] == "MIT"
-    for paper in citation["references"]:
-        assert {"type", "title", "authors", "year", "url"} <= set(paper)
-        assert all({"family-names", "given-names"} == set(author) for author in paper["authors"])
-    assert [paper["year"] for paper in citation["references"]] == [2023, 2024]
-
-
-def test_the_changelog_begins_with_this_version() -> None:
-    text = (REPOSITORY / "CHANGELOG.md").read_text(encoding="utf-8")
-    assert re.findall(r"^## (\S+)", text, re.MULTILINE)[0] == fairseq_mega.__version__
 
 
 def anchors(document: Path) -> Set[str]:

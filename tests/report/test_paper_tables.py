@@ -8,34 +8,9 @@ import pytest
 from fairseq_mega.lab.evaluate.lra_runs import chance_of, stuck
 from fairseq_mega.lab.report.alike import check_alike
 from fairseq_mega.lab.report.command import main
-from fairseq_mega.lab.report.papers import PAPER_TABLES
 from fairseq_mega.lab.runs.results import ResultError, make_result
 from fairseq_mega.lab.runs.text_tables import FORMATS, Table
 from tests.report.synthetic import classifier, put
-
-
-def test_the_papers() -> None:
-    """MEGA (Ma et al., ICLR 2023), Tables 1 and 6, and MEGALODON (NeurIPS 2024), Table 4, typed once more."""
-    summary = {  # Table 1 repeats cells of other tables
-        ("table2", 6): {"Transformer": "59.24", "S4-v2 (re-run)": "85.86", "MEGA": "88.21"},
-        ("table7", 0): {"Transformer base (re-run)": "27.97", "MEGA softmax": "29.18"},
-        ("table5", 2): {
-            "wikitext103, Transformer, adaptive (Baevski and Auli)": "18.66",
-            "wikitext103, S4": "20.95",
-            "wikitext103, MEGA": "18.07",
-        },
-        ("table6", 1): {"DeiT-B": "81.80", "MEGA": "82.31"},
-        ("table4", 1): {"Transformer": "not runnable", "S4": "97.50", "MEGA-chunk base": "96.92"},
-    }
-    for (name, column), values in summary.items():
-        found = PAPER_TABLES[name].rows
-        assert {row: found[row][column] for row in values} == values
-    want = {"ResNet-152": "78.3", "ViT-B, 384 pixels": "77.9", "DeiT-B": "81.80", "MEGA": "82.31"}
-    assert {name: values[1] for name, values in PAPER_TABLES["table6"].rows.items()} == want
-    rows = {"ResNet-152": 78.3, "ViT-B, 384 pixels": 77.9, "DeiT-B": 81.8, "MEGA": 82.3, "MEGALODON": 83.1}
-    paper = {name: round(float(values[1]), 1) for name, values in PAPER_TABLES["megalodon-table4"].rows.items()}
-    assert paper == rows and PAPER_TABLES["megalodon-table4"].rows["MEGALODON"][0] == "90M"
-
 
 MIXED: Dict[str, Tuple[Dict[str, Any], Dict[str, Any], str]] = {  # settings of two results of a cell, what is said
     "the same seed twice": ({}, {"seed": 1}, "of seed 1"),
