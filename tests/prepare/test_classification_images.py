@@ -1,4 +1,4 @@
-"""fairseq-mega-prepare for Pathfinder: an interrupted run, and the released images."""
+"""fairseq-mega-prepare for images: grey pixels; Pathfinder, an interrupted run, and the released images."""
 
 import io
 from collections import defaultdict
@@ -12,6 +12,12 @@ from PIL import Image
 
 from fairseq_mega.lab.prepare.classification import images as arena
 from tests.support.prepare_runs import image_labels, images, prepare, source_of, write_archive
+
+
+def test_grey_is_pils() -> None:
+    colour = np.random.default_rng(2).integers(0, 256, (9, 3, 8, 8), dtype=np.uint8)
+    wanted = [np.asarray(Image.fromarray(image.transpose(1, 2, 0), "RGB").convert("L")) for image in colour]
+    assert np.array_equal(arena.grey(colour), np.stack(wanted))
 
 
 class Drawing:

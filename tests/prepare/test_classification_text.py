@@ -1,11 +1,14 @@
-"""Classified texts are binarised as by fairseq-preprocess; see also test_lra_archive.py and test_toy_sets.py."""
+"""fairseq-mega-prepare for texts: in fairseq-preprocess's form; IMDb's archive. See also test_lra_archive.py."""
 
+import hashlib
 from collections import Counter
 from pathlib import Path
 from typing import Dict, List
 
 import numpy as np
+import pytest
 
+from fairseq_mega.lab.prepare.classification import texts
 from fairseq_mega.lab.prepare.classification.texts import (
     BYTE_TOKENS,
     Example,
@@ -15,6 +18,7 @@ from fairseq_mega.lab.prepare.classification.texts import (
 )
 from fairseq_mega.lab.prepare.progress import SPLITS
 from tests.support import helpers
+from tests.support.prepare_runs import byte_texts, labels, prepare, source_of, write_archive
 
 
 def some_texts(seed: int, count: int, least: int = 0) -> List[bytes]:
@@ -70,3 +74,27 @@ def test_binarised_pairs_are_those_of_fairseq_preprocess_byte_for_byte(tmp_path:
             assert ours.read_bytes() == theirs.read_bytes(), f"{name} {file}"
     assert statistics["train"]["src-bin"]["unknown"] == 0 < statistics["test"]["src1-bin"]["unknown"]
     assert statistics["valid"]["labels"] == dict(sorted(Counter(names["valid"]).items()))
+
+
+def reviews(part: str, count: int) -> Dict[str, bytes]:
+    """Names and texts, sorted by label as in the archive."""
+    return {
+        f"{part}/{kind}/{n}_{n % 10}.txt": f"{part} {kind} {n} é".encode()
+        for kind in ("neg", "pos")
+        for n in range(count)
+    }
+
+
+def test_reviews_become_bytes_and_test_serves_as_validation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The archive holds further files, and its reviews are not sorted."""
+    path = tmp_path / "aclImdb_v1.tar.gz"
+    contents = {**reviews("train", 10), **reviews("test", 10), "README": b"no", "train/unsup/0_0.txt": b"no"}
+    write_archive(path, {f"aclImdb/{name}": content for name, content in reversed(contents.items())})
+    digests = {"md5": hashlib.md5(path.read_bytes()).hexdigest()}
+    monkeypatch.setattr(texts, "IMDB_ARCHIVE", texts.IMDB_ARCHIVE._replace(digests=digests))
+    prepare("imdb", "--out", tmp_path / "out", "--archive", path).succeeded()
+    for split, part in (("train", "train"), ("valid", "test"), ("test", "test")):
+        assert byte_texts(tmp_path / "out" / "src-bin", split) == list(reviews(part, 10).values())
+        assert labels(tmp_path / "out", split) == ["0"] * 10 + ["1"] * 10
+    source = source_of(tmp_path / "out")
+    assert source["inputs"][path.name]["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()

@@ -72,3 +72,7 @@ def test_from_the_archive_to_the_data(tmp_path: Path) -> None:
         assert labels(tmp_path / "aan", ours) == ["0", "1"] * 3
     dictionaries = [(tmp_path / "aan" / side / "dict.txt").read_bytes() for side in ("src-bin", "src1-bin")]
     assert dictionaries[0] == dictionaries[1]
+    words = ["aan", "--released", "--archives", tmp_path / "archives", "--length", 4]
+    prepare(*words, "--out", tmp_path / "few").succeeded()
+    firsts = [byte_texts(tmp_path / "few" / side, "train") for side in ("src-bin", "src1-bin")]
+    assert firsts == [[b"b'tr"] * 6, [b"b'tw"] * 6]
