@@ -2,6 +2,8 @@
 
 import gc
 import multiprocessing
+import os
+import subprocess
 import sys
 import threading
 import time
@@ -143,3 +145,22 @@ def test_training_is_the_same_with_workers(
         logs.append(tiny_trainings.numbers(helpers.run_fairseq("train", trainings.arguments(kind, *options))))
         assert ended()
     assert len(logs[0]) > 6 and logs[0] == logs[1]
+
+
+def test_nothing_is_left_after_training(trainings: tiny_trainings.Trainings, tmp_path: Path) -> None:
+    """A training and its validations that stop in mid-epoch, with the workers and threads that were loading ahead."""
+    program = """
+import gc, multiprocessing, sys, threading
+from fairseq_mega.cli.console import train
+assert train() == 0
+gc.collect()  # frames of the training may be in circles
+names = [thread.name for thread in threading.enumerate() if type(thread).__name__ == "BackgroundConsumer"]
+print("left:", multiprocessing.active_children(), names)
+"""
+    options: List[object] = ["--cpu", "--no-save", "--save-dir", tmp_path, "--max-update", 4]
+    options += ["--num-workers", 2, "--max-valid-steps", 1, "--batch-size-valid", 1]
+    command = [sys.executable, "-c", program, *map(str, trainings.arguments("transformer", *options))]
+    environment = {**os.environ, "PYTHONPATH": str(helpers.REPOSITORY), "PYTHONWARNINGS": "ignore"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert "left: [] []" in done.stdout, done.stdout[-3000:] + done.stderr[-3000:]
+    assert done.returncode == 0 and done.stderr == ""
