@@ -1,7 +1,6 @@
 """The commands fairseq-mega-*: their --user-dir, their help, their errors."""
 
 import argparse
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +17,6 @@ from fairseq_mega.cli import console
 from fairseq_mega.cli.usage import plugin_flags
 from fairseq_mega.compat import errors
 from fairseq_mega.compat.processes import cpu_process
-from tests.support import helpers
 from tests.support.documented_commands import OPTION, OURS, PARSERS
 
 
@@ -126,11 +124,6 @@ class TestHelp:
             name for name, model in ARCH_MODEL_REGISTRY.items() if model.__module__.startswith("fairseq_mega.")
         }
         assert set(names.split(", ")) == registered and "mega_lm_tiny" in registered
-
-    def test_the_first_page_imports_neither_torch_nor_fairseq(self) -> None:
-        page = "import sys; from fairseq_mega.cli import console; sys.argv[1:] = ['-h']; console.train()"
-        program = f"{page}; sys.exit({{'torch', 'fairseq', 'numpy', 'yaml'}} & {{*sys.modules}} or None)"
-        subprocess.run([sys.executable, "-c", program], cwd=helpers.REPOSITORY, check=True, capture_output=True)
 
     def test_train_shows_the_options_of_one_model(self, capsys: pytest.CaptureFixture) -> None:
         assert console.run("train", ["--arch", "mega_lm_tiny", "--task", "mega_language_modeling", "--help"]) == 0

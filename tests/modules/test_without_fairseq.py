@@ -33,11 +33,6 @@ def run(program: str, *arguments: str) -> str:
     return done.stdout
 
 
-def test_parts_import_no_fairseq() -> None:
-    parts = ["import fairseq_mega", "from fairseq_mega.ops.ema import damped_ema", "import fairseq_mega.modules"]
-    run("import sys\n" + "\n".join(f"{part}\n{NO_FAIRSEQ}" for part in parts))
-
-
 def test_the_example_trains_without_fairseq() -> None:
     program = "import sys, runpy\nsys.argv[0] = sys.argv.pop(1)\nrunpy.run_path(sys.argv[0], run_name='__main__')\n"
     printed = run(program + NO_FAIRSEQ, "examples/plain_pytorch/train.py", "--smoke")

@@ -1,9 +1,6 @@
 """--list: a golden of all recipes, and the operations of their models that it reads."""
 
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -44,22 +41,3 @@ def test_the_time_that_is_left(tmp_path: Path) -> None:
     assert begun.cells[1:4] == ["0 of 1 seeds", "90.43", "-"] and begun.seconds == work / 50e9
     assert duration(recipe, 25000, gpu) == work / 40e12
     assert duration(catalogue()["quickstart/lm"], 0, gpu) == 300
-
-
-HEAVY = """
-import sys
-from fairseq_mega.lab.reproduce.command import main
-try:
-    main(sys.argv[1:])
-except SystemExit:
-    pass
-found = [name for name in ("torch", "fairseq", "numpy", "fairseq_mega.lab.prepare") if name in sys.modules]
-print(found, file=sys.stderr)
-"""
-
-
-@pytest.mark.parametrize("words", [["--list", "--gpus", "0"], ["--print"], ["--yaml"]], ids=" ".join)
-def test_neither_torch_nor_data_sets_are_imported(words: Any, tmp_path: Path) -> None:
-    command = [sys.executable, "-c", HEAVY, "mega/table2", *words]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=60)
-    assert done.stdout and done.stderr.splitlines()[-1] == "[]"
