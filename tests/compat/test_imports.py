@@ -17,6 +17,7 @@ found = [(file, text) for file, text in shown if os.path.abspath(file).startswit
 assert not found, found  # torch and hydra have theirs
 root = logging.getLogger()
 assert (root.handlers, root.level) == ([], 30)
+import fairseq_mega.models.mega  # and fairseq
 slow = {"sklearn", "scipy.stats"}  # for statistics of fairseq's other tasks
 assert not slow & set(sys.modules), slow & set(sys.modules)
 """
