@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from fairseq_mega.modules.config import MegaLayerConfig
-from fairseq_mega.modules.layer import LayerContext, LayerOutput
 from fairseq_mega.modules.mega_layer import MegaLayer
 from fairseq_mega.modules.megalodon.config import MegalodonLayerConfig
 from fairseq_mega.modules.megalodon.layer import MegalodonLayer
@@ -96,26 +95,6 @@ def test_kernels_for_gpus_add_the_biases_of_linear_maps(model, request, monkeypa
     monkeypatch.setattr(torch.nn.functional, "linear", product)
     torch.testing.assert_close(outcome(), want, rtol=2e-4, atol=2e-5)
     assert biased.count(True) == 1  # of parts for several kernels
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_one_word_puts_a_layer_on_its_references(kind, monkeypatch):
-    want = losses_of(kind, 2, torch.device("cpu"))
-    monkeypatch.setenv(VARIABLE, "reference")
-    monkeypatch.setattr(native, "operators", None)  # no kernel can be called, and no other fast path
-    for function in ("dense_attention", "blockwise_attention", "native_attention", "blocks_attention"):
-        monkeypatch.setattr(f"fairseq_mega.ops.attention.{function}", None)
-    for function in ("ema_torch_fft", "ema_native", "ema_native_fft", "ema_fft_streaming", "ema_fft_documents"):
-        monkeypatch.setattr(f"fairseq_mega.ops.ema.{function}", None)
-    torch.testing.assert_close(losses_of(kind, 2, torch.device("cpu")), want, rtol=2e-4, atol=0.0)
-    if kind == "causal":
-        layer, out = layer_of(kind).eval(), LayerOutput(torch.empty(0))
-        x = torch.randn(2, 5, 16)
-        with torch.no_grad():
-            whole = layer(x).hidden
-            for t in range(5):
-                out = layer(x[:, t : t + 1], LayerContext(return_state=True), out.memory, out.cache)
-                torch.testing.assert_close(out.hidden[:, 0], whole[:, t], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", KINDS)
