@@ -1,11 +1,10 @@
 """The scripts of tables, figures and comparisons, in their --smoke form, from the data to the table."""
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any
 
 import pytest
 
@@ -24,11 +23,6 @@ def ended(done: Any, status: int) -> str:
     return str(done.stdout + done.stderr)
 
 
-def run(script: str, *options: object, status: int = 0) -> str:
-    """Run a script in this process."""
-    return ended(in_process.reproduce(script, *options), status)
-
-
 def compare(recipes: str, *options: object) -> str:
     """Run recipes of comparisons in this process."""
     return ended(in_process.call(reproducing.main, f"comparison/{recipes}", "--gpus", 0, *options), 0)
@@ -38,34 +32,6 @@ def run_by_bash(script: str, *options: object, status: int = 0) -> str:
     command = ["bash", str(REPOSITORY / "scripts" / script), "--skip-setup", *map(str, options)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "FAIRSEQ_MEGA_VENV": sys.prefix}
     return ended(subprocess.run(command, capture_output=True, text=True, env=environment), status)
-
-
-@pytest.fixture(scope="module")
-def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder that the scripts of the Long Range Arena share."""
-    return tmp_path_factory.mktemp("lra")
-
-
-def results_of(out: Path, table: str) -> List[Dict[str, Any]]:
-    """The results of the recipes of a table."""
-    found = read_results(out / "results", "lra-smoke")
-    return [result for result in found if result["settings"]["recipe"].startswith(f"mega/{table}/")]
-
-
-def test_table2_and_figure5_share_a_run(out: Path) -> None:
-    """Scripts make the numbers from nothing; a model of table and figure is trained once."""
-    options = ["--smoke", "--seeds", 7, "--out", out, "--max-update", 6]
-    output = run("mega_table2_lra.sh", *options, "--where", "task=pathfinder", "--where", "name=mega")
-    mega = r"pathfinder\.mega\.laplace\.n16\.full\.seed7\.\w{8}"
-    assert re.search(rf"{mega}\.train: done", output) and "SMOKE RUN" in output
-    (first,) = results_of(out, "table2")
-    assert first["examples"] == 5 and first["settings"]["updates"] == 6 and first["seed"] == 7
-    assert "--where task=pathfinder" in first["command"]
-    output = run("mega_figure5_stability.sh", *options, "--where", "attention=laplace")
-    assert re.search(rf"{mega}\.train: done before, skipped", output) and "laplace, seed 7" in output
-    (second,) = results_of(out, "figure5")
-    assert [point["updates"] for point in second["curve"]] == [5, 6]
-    assert (out / "figure5.png").stat().st_size > 10000
 
 
 def test_compare(tmp_path: Path) -> None:

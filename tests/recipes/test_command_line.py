@@ -1,5 +1,7 @@
 """A recipe as fairseq-hydra-train takes it and as the command line of fairseq-train: the same configuration."""
 
+import subprocess
+import sys
 from argparse import Namespace
 from dataclasses import asdict
 from pathlib import Path
@@ -22,7 +24,7 @@ from fairseq_mega.compat import checks
 from fairseq_mega.lab.recipes.catalogue import catalogue
 from fairseq_mega.lab.recipes.command_line import arguments
 from fairseq_mega.lab.recipes.recipe import FOLDER, as_yaml
-from tests.support import hydra_runs, lra_data
+from tests.support import lra_data
 
 NAMES = ("_name", "arch")  # the line names the preset, the file the model itself
 # fairseq's only model in the recipes without a dataclass: its options come from the function of its architecture when
@@ -135,7 +137,9 @@ def test_hydra_trains_a_recipe(tmp_path: Path) -> None:
     settings = [f"task.data={tmp_path / 'data'}", "checkpoint.save_dir=out", "common.cpu=true"]
     settings += ["model.encoder_layers=1", f"model.sentence_class_num={lra_data.CLASSES}", "optimization.max_update=2"]
     settings += ["lr_scheduler.warmup_updates=1"]
-    done = hydra_runs.start(FOLDER, "mega/table2/text/mega_chunk", settings, tmp_path)
+    command = [sys.executable, "-m", "fairseq_cli.hydra_train", "--config-dir", str(FOLDER)]
+    command += ["--config-name", "mega/table2/text/mega_chunk", *settings]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     cfg = torch.load(tmp_path / "out" / "checkpoint_last.pt")["cfg"]
     wanted = {**catalogue()["mega/table2/text/mega_chunk"].config["model"]}
