@@ -1,12 +1,23 @@
 """Trainings in several processes, and beyond the memory of a GPU."""
 
-from typing import Any
+from pathlib import Path
+from typing import Any, List
 
 import pytest
 import torch
+from fairseq.distributed import utils
 from fairseq.tasks import FairseqTask
 
-from tests.support import helpers, tiny_trainings
+from tests.support import helpers, processes, tiny_trainings
+
+
+def gather(rank: int) -> List[Any]:
+    return utils.all_gather_list({"rank": rank, "loss": torch.tensor(0.5 * rank)}, group=torch.distributed.group.WORLD)
+
+
+def test_processes_on_a_cpu_gather_what_they_logged(tmp_path: Path) -> None:
+    both = [{"rank": 0, "loss": torch.tensor(0.0)}, {"rank": 1, "loss": torch.tensor(0.5)}]
+    assert processes.run_group(gather, 2, tmp_path) == [both, both]
 
 
 @pytest.mark.parametrize("step", ["train_step", "valid_step"])
