@@ -1,4 +1,4 @@
-"""Trainings in bfloat16 beside the same ones in float32: losses, weights, a second start, two processes."""
+"""Trainings in bfloat16 beside the same ones in float32: losses, weights, a second start."""
 
 from pathlib import Path
 from typing import Any, Dict, List

@@ -1,4 +1,4 @@
-"""Labelled texts, recordings and images of one's own, from files to the label of a new one."""
+"""Labelled texts and recordings of one's own, from files to the label of a new one."""
 
 import io
 import random

@@ -1,4 +1,4 @@
-"""Training and evaluation of classifiers with fairseq's commands: every example scored, the best checkpoint kept."""
+"""Training and evaluation of classifiers with fairseq's commands by two processes: every example is scored once."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""A whole layer on its fast paths: the same training as on the references, one graph for the compiler, autocast."""
+"""A whole layer on its fast paths: the same training as on the references, and autocast."""
 
 from typing import Any, Dict, List, Optional
 

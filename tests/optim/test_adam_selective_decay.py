@@ -1,4 +1,4 @@
-"""Adam with weight decay for some parameters only: steps, checkpoints, half precision."""
+"""Adam with weight decay for some parameters only: steps, checkpoints, float32 copies."""
 
 import math
 from types import SimpleNamespace

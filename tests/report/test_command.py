@@ -1,4 +1,4 @@
-"""The one command of all reports: what it imports, and its errors."""
+"""The one command of all reports: its errors, and the marks of toy runs."""
 
 from pathlib import Path
 from typing import Any

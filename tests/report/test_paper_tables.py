@@ -1,4 +1,4 @@
-"""The papers' tables: published values, results that do not belong together, and forms of a table."""
+"""The papers' tables: results that do not belong together, and forms of a table."""
 
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
