@@ -58,7 +58,7 @@ def loss_of(data, checkpoint, task, device_flags, *options):
 
 def test_streams(trained, device, device_flags, tmp_path):
     contexts = ["--segments", "1,5", "--contexts", "16", "--exact-contexts", "16,1000"]
-    contexts += ["--softmax-batch", 7, "--max-tokens", 80, "--chunk-nums", 1]  # pieces, which change nothing
+    contexts += ["--softmax-batch", "7", "--max-tokens", "80", "--chunk-nums", "1"]  # pieces, which change nothing
     found = evaluate(trained, device, "mega", tmp_path, *contexts, "--chunk-size", "8,12")
     names = ("k1-c{}", "k5-c{}", "t16-c{}", "c{}-x16", "c{}-x1000")
     assert set(found) == {f"mega-test-{name.format(chunk)}" for name in names for chunk in (8, 12)}
