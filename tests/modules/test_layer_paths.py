@@ -15,7 +15,6 @@ from fairseq_mega.ops.common.dispatch import VARIABLE
 from tests.support import kernels
 from tests.support.layers import run
 
-REFERENCE = "ema=reference,attention=reference,activation=reference,gate=reference,norm=reference,query_key=reference"
 KINDS: Dict[str, Dict[str, Any]] = {
     "chunks": {"chunk_size": 8, "bidirectional": True, "attention_function": "laplace"},
     "causal": {"attention_function": "softmax", "relative_bias": "rotary"},
@@ -56,10 +55,21 @@ def losses_of(kind, steps, device):
     return torch.tensor(losses, dtype=torch.float64)
 
 
+@pytest.fixture
+def references(monkeypatch):
+    """Return a function that puts all operators on their references; a call of a kernel fails, then."""
+
+    def choose():
+        monkeypatch.setenv(VARIABLE, "reference")
+        monkeypatch.setattr(native, "operators", None)
+
+    return choose
+
+
 @pytest.mark.parametrize("kind", KINDS)
-def test_training_is_the_same_on_all_paths(kind, device, monkeypatch):
+def test_training_is_the_same_on_all_paths(kind, device, references):
     got = losses_of(kind, 40, device)
-    monkeypatch.setenv(VARIABLE, REFERENCE)
+    references()
     want = losses_of(kind, 40, torch.device("cpu"))
     assert want[-1] < 0.7 * want[0]
     torch.testing.assert_close(got, want, rtol=2e-4, atol=0.0)
@@ -95,6 +105,16 @@ def test_kernels_for_gpus_add_the_biases_of_linear_maps(model, request, monkeypa
     monkeypatch.setattr(torch.nn.functional, "linear", product)
     torch.testing.assert_close(outcome(), want, rtol=2e-4, atol=2e-5)
     assert biased.count(True) == 1  # of parts for several kernels
+
+
+@torch.no_grad()
+def test_steps_of_the_references(references):
+    layer, x, out = layer_of("causal").eval(), torch.randn(2, 5, 16), None
+    whole = layer(x).hidden
+    references()
+    for t in range(5):
+        out = run(layer, x[:, t : t + 1], out, return_state=True)
+        torch.testing.assert_close(out.hidden[:, 0], whole[:, t], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -121,11 +121,12 @@ def paths_of(operator: str) -> Operator:
     return importlib.import_module(f"fairseq_mega.ops.{module}").PATHS
 
 
-def test_one_vocabulary():
+def test_one_vocabulary(monkeypatch):
+    monkeypatch.setenv(VARIABLE, "reference")
     assert set(CALLS) == set(OPERATORS) - {"decoding"}  # whose choice no argument forces
     for operator in OPERATORS:
         paths = paths_of(operator)
-        assert paths.name == operator
+        assert paths.name == operator and paths.forced() == "reference"
         assert paths.names[0] == "reference" and "native" in paths.names
         assert all(name.split("_")[0] in ("reference", "torch", "native", "triton") for name in paths.names)
 
