@@ -226,14 +226,6 @@ std::tuple<int64_t, int64_t, int64_t, int64_t> division(int64_t batch, int64_t l
   return {found.units, found.tiles, found.tiles_per_segment, found.segments};
 }
 
-int64_t shared_memory() {
-#if defined(FM_WITH_CUDA)
-  return ema_scan_shared_bytes_cuda();
-#else
-  return 0;
-#endif
-}
-
 }  // namespace
 }  // namespace fm
 
@@ -241,7 +233,6 @@ FM_LIBRARY(m) {
   m.def(
       "ema_scan_division(int batch, int length, int width, bool bidirectional, int multiprocessors) -> "
       "(int units, int tiles, int tiles_per_segment, int segments)");
-  m.def("ema_scan_shared_memory() -> int");
   m.def(
       "ema_scan(Tensor x, Tensor log_decay, Tensor expansion, Tensor projection, Tensor? state, Tensor? padding_mask, "
       "Tensor? reset_mask, bool bidirectional, bool shift, int truncation) -> (Tensor, Tensor)");
@@ -256,7 +247,6 @@ FM_LIBRARY(m) {
 
 FM_LIBRARY_IMPL_(FM_NAMESPACE, CompositeExplicitAutograd, m) {
   m.impl("ema_scan_division", TORCH_BOX(&fm::division));
-  m.impl("ema_scan_shared_memory", TORCH_BOX(&fm::shared_memory));
 }
 
 #if defined(FM_LIBRARY_CPU)

@@ -151,8 +151,6 @@ EmaShape effective(EmaShape shape) {
 
 }  // namespace
 
-int64_t ema_scan_shared_bytes_cuda() { return shared_bytes(EmaPlan{}); }
-
 int64_t ema_scan_workspace_cuda(const EmaShape& given, bool backward) {
   if (is_empty(given)) return 0;
   const EmaShape shape = effective(given);

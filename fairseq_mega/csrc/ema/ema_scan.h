@@ -87,8 +87,6 @@ void ema_scan_backward_cpu(const EmaShape&, const EmaCoefficients&, const EmaInp
                            int64_t begin, int64_t end);
 void ema_step_cpu(const EmaShape&, const EmaCoefficients&, const EmaStep&);
 
-// Shared memory that a block needs, in bytes.
-int64_t ema_scan_shared_bytes_cuda();
 // Return a cudaError_t. `workspace` holds ema_scan_workspace_cuda(shape) bytes on the device.
 int64_t ema_scan_workspace_cuda(const EmaShape& shape, bool backward);
 int ema_scan_forward_cuda(const EmaShape&, const EmaCoefficients&, const EmaInputs&, const EmaOutputs&,

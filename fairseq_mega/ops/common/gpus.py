@@ -27,7 +27,7 @@ def gpu(index: int) -> Gpu:
     """Return the properties of the GPU of this number, as CUDA reports them."""
     if index not in _GPUS:
         found = torch.cuda.get_device_properties(index)
-        shared = getattr(found, "shared_memory_per_block_optin", native.SHARED_MEMORY)  # some builds of torch lack it
+        shared = getattr(found, "shared_memory_per_block_optin", 48 << 10)  # some builds of torch lack it
         _GPUS[index] = Gpu(found.name, 10 * found.major + found.minor, shared)
     return _GPUS[index]
 
@@ -37,10 +37,7 @@ def gpu_unsupported(index: int) -> Optional[str]:
     if index not in _REASONS:
         found = gpu(index)
         problem = None
-        if found.shared_memory < native.SHARED_MEMORY:
-            have, need = found.shared_memory / 1024, native.SHARED_MEMORY / 1024
-            problem = f"it has {have:.0f} KiB of shared memory for a block, they need {need:.0f}"
-        elif found.capability < native.OLDEST_CAPABILITY:
+        if found.capability < native.OLDEST_CAPABILITY:
             remedy = f"TORCH_CUDA_ARCH_LIST={found.capability / 10} builds for it"
             problem = f"they were built for {native.OLDEST_CAPABILITY / 10} and later ({remedy})"
         if problem is not None:

@@ -96,9 +96,8 @@ def reaches(level: str) -> bool:
 
 PROBLEM = _load()
 HAS_CUDA = PROBLEM is None and torch.ops.fairseq_mega.has_cuda()
-# Requirements of the CUDA kernels: ten times the compute capability, and bytes of shared memory for a block.
+# Ten times the compute capability that the CUDA kernels require.
 OLDEST_CAPABILITY = torch.ops.fairseq_mega.cuda_architecture() if PROBLEM is None else 0
-SHARED_MEMORY = torch.ops.fairseq_mega.ema_scan_shared_memory() if PROBLEM is None else 0
 
 _choose_cpu_level()
 
