@@ -342,6 +342,7 @@ TABLES = {
     "language-models": language_models,
     "remembered-tokens": remembered,
     "miniature": lambda folder, words: miniature_table(cells_in(folder / words[0])),
+    "text-budget": lambda folder, words: budget_table(cells_in(folder / words[0])),
     "miniature-classifiers": miniature_classifiers,
     "test-sets": test_sets,
     "precisions": precisions,
