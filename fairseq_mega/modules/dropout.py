@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fairseq_mega.ops.activation import with_bias
 from fairseq_mega.ops.dropout import dropout
 from fairseq_mega.ops.gate import dropped_residual
 
@@ -101,9 +102,7 @@ def add_dropped(
     """Return ``residual + depth(dropout(x + addend + bias))`` of tensors (B, L, D) and a bias (D,), zero where None."""
     if not dropout.feature and not depth.active:
         return dropped_residual(residual, x, addend, bias=bias, dropout=dropout.rate)
-    for other in (addend, bias):
-        x = x if other is None else x + other
-    return residual + depth(dropout(x))
+    return residual + depth(dropout(with_bias(x if addend is None else x + addend, bias)))
 
 
 def postpone(model: nn.Module, updates: int) -> None:

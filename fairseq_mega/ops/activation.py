@@ -59,8 +59,13 @@ def silu(
         omega, bias = (None if column is None else column.to(torch.float32) for column in (omega, bias))
         out = native.operators.silu(x, factor, skip, omega, bias, seed, dropout, True)
         return out if seed is not None or dropout == 0.0 else drop(out, dropout)
-    out = silu_reference(x if bias is None else x + bias.to(x.dtype), factor, skip, omega)
+    out = silu_reference(with_bias(x, bias), factor, skip, omega)
     return out if dropout == 0.0 else drop(out, dropout)
+
+
+def with_bias(x: Tensor, bias: Optional[Tensor]) -> Tensor:
+    """Return ``x + bias`` in the type of x; no bias is zero."""
+    return x if bias is None else x + bias.to(x.dtype)
 
 
 def add_skip(x: Tensor, skip: Tensor, omega: Tensor) -> Tensor:

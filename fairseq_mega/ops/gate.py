@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .activation import with_bias
 from .common import native
 from .common.dispatch import Operator, Path, kernels_unavailable
 from .dropout import draw_seed
@@ -56,7 +57,7 @@ def gated_residual(
         bias = None if bias is None else bias.to(torch.float32)
         seed = draw_seed(residual.device) if dropout != 0.0 else None
         return native.operators.gated_residual(residual, update, candidate, addend, bias, seed, dropout)
-    return gated_residual_reference(residual, update, _sum(candidate, bias), addend, dropout)
+    return gated_residual_reference(residual, update, with_bias(candidate, bias), addend, dropout)
 
 
 def dropped_residual(
@@ -80,12 +81,8 @@ def dropped_residual(
         bias = None if bias is None else bias.to(torch.float32)
         seed = draw_seed(x.device) if dropout != 0.0 else None
         return native.operators.gated_residual(residual, None, x, addend, bias, seed, dropout)
-    x = _sum(x if addend is None else x + addend, bias)
+    x = with_bias(x if addend is None else x + addend, bias)
     return residual + (x if dropout == 0.0 else drop(x, dropout))
-
-
-def _sum(x: Tensor, bias: Optional[Tensor]) -> Tensor:
-    return x if bias is None else x + bias.to(x.dtype)
 
 
 def gated_residual_reference(

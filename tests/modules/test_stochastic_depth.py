@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fairseq_mega.modules import MegaLayer, MegaLayerConfig
-from fairseq_mega.modules.dropout import StochasticDepth
+from fairseq_mega.modules.dropout import Dropout, StochasticDepth, add_dropped
 from fairseq_mega.modules.layer import LayerContext
 from fairseq_mega.modules.megalodon.config import MegalodonLayerConfig
 from fairseq_mega.modules.megalodon.layer import MegalodonLayer
@@ -89,3 +89,13 @@ def test_steps_that_drop_are_no_plain_ones():
     with torch.no_grad():
         calls = [(deep.attention(x, context).hidden, deep.feed_forward(x, x)) for _ in range(50)]
     assert all(100 < sum(int((out == x).all(-1).sum()) for out in outputs) < 200 for outputs in zip(*calls))
+
+
+@pytest.mark.parametrize("feature", [False, True])
+def test_a_bias_apart_keeps_the_type_of_the_sum(feature):
+    """The bias of a linear map is float32 where the map's result is not."""
+    x, bias = torch.randn(2, 3, 4, dtype=torch.bfloat16), torch.randn(4)
+    dropout, depth = Dropout(0.0, feature=feature), StochasticDepth(0.0)
+    found = add_dropped(x, x, None, dropout, depth, bias)
+    assert found.dtype == torch.bfloat16
+    torch.testing.assert_close(found, x + (x + bias.bfloat16()))
