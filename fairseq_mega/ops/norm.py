@@ -10,7 +10,7 @@ from .common import apex_norms, native
 from .common.dispatch import Operator, Path, kernels_unavailable
 from .common.recompute import inputs_of, keep_operator
 
-MOST_COLUMNS = 4096  # of a row in the kernels for GPUs
+MOST_COLUMNS = 4096  # of a row in the kernels for GPUs, kMostNormColumns of csrc/norm/norm.h
 
 
 def _suits(x: Tensor, dtype: Optional[torch.dtype], plain: bool) -> bool:

@@ -133,7 +133,7 @@ class Autocast(TorchFunctionMode):
         self.copies: Dict[int, Tensor] = {}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        options, dtype = kwargs or {}, dict.fromkeys(PRODUCTS, torch.bfloat16).get(func.__name__)
+        options, dtype = kwargs or {}, torch.bfloat16 if func.__name__ in PRODUCTS else None
         if func.__name__ in IN_FLOAT32 and options.get("dtype") is None:
             dtype = torch.float32
         if dtype is not None and torch.is_autocast_enabled("cuda"):

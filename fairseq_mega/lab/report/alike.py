@@ -34,14 +34,8 @@ DATA = "data_digest"  # setting: of the training's data
 EVALUATION = "evaluation"  # setting: the name of a run's evaluation
 TRAINING = "training_digest"  # setting: all that the weights depend on, except seed and data
 ALIKE = (CONDITIONS, DATA, TRAINING, EVALUATION, "lr")  # of all results of a cell that record them
-MORE = (
-    "checkpoint",
-    "scaling",
-    "segments",
-    "chunk_size",
-    "context_window",
-    "attention_window",
-)  # settings that distinguish rows
+# Settings that distinguish rows.
+MORE = ("checkpoint", "scaling", "segments", "chunk_size", "context_window", "attention_window")
 SHOWN = ("parameters", "updates", "lr")  # settings of a table of scores, beside those of cells
 NAMED = (SET, EXTRA, "precision", "updates", "max_update", "data", DATA, "lr", TRAINING, EVALUATION)  # in an error
 PAPERS = ("mega/", "megalodon/")  # folders of the recipes of their tables
