@@ -15,6 +15,7 @@ from . import (  # noqa: E402, F401
     megalodon_classifier,
     megalodon_image,
     megalodon_lm,
+    s4d_lm,
     vit_image,
 )
 from .presets import register_presets  # noqa: E402

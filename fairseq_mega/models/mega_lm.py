@@ -83,7 +83,7 @@ class MegaLanguageModel(ReadsOlderCheckpoints, DecodesPacked, FairseqLanguageMod
             completed.max_target_positions = given.get("tokens_per_sample") or completed.max_target_positions
         check_at_least(completed, {"decoder_layers": 1, "late_dropout": 0})
         check_tables(completed)
-        if "normalize_before" in completed:
+        if "normalize_embedding" in completed:
             check_embedding_norm(completed)
         return completed
 

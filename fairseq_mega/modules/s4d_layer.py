@@ -12,7 +12,7 @@ from .layer import PLAIN, LayerContext, LayerOutput
 from .linear import Linear
 from .norm import NORMS, build_norm
 from .padding import finite_padding
-from .state import LayerCache, LayerMemory
+from .state import LayerCache, LayerMemory, memory_for
 from .state_space import INITIALIZATIONS, DiagonalStateSpace
 
 
@@ -26,6 +26,7 @@ class S4dLayerConfig:
 
     embed_dim: int
     ema_dim: int = 64  # N
+    bidirectional: bool = True
     initialization: str = "lin"
     least_step: float = 0.001
     largest_step: float = 0.1
@@ -50,7 +51,7 @@ class S4dLayerConfig:
 
 
 class S4dLayer(nn.Module):
-    """A bidirectional state space, GELU and a gated linear map, with residual and norm.
+    """A state space, bidirectional or causal, GELU and a gated linear map, with residual and norm.
 
     Args:
         config: shape and regularisation. Dropout drops whole features.
@@ -65,7 +66,7 @@ class S4dLayer(nn.Module):
         self.state_space = DiagonalStateSpace(
             d,
             config.ema_dim,
-            bidirectional=True,
+            bidirectional=config.bidirectional,
             initialization=config.initialization,
             least_step=config.least_step,
             largest_step=config.largest_step,
@@ -84,10 +85,14 @@ class S4dLayer(nn.Module):
         memory: Optional[LayerMemory] = None,
         cache: Optional[LayerCache] = None,
     ) -> LayerOutput:
-        """Apply the layer, see :class:`fairseq_mega.modules.layer.Layer`; it is bidirectional and has no memory."""
+        """Apply the layer, see :class:`fairseq_mega.modules.layer.Layer`; it has no cache."""
         if context.padding_mask is not None:
             x = finite_padding(x, context.padding_mask)
         begins = None if context.documents is None else context.documents.begins
-        inner = F.gelu(self.state_space(self.norm(x) if self.prenorm else x, context.padding_mask, begins))
-        out = x + self.dropout(F.glu(self.output_proj(self.inner_dropout(inner)), dim=-1))
-        return LayerOutput(out if self.prenorm else self.norm(out))
+        memory = memory_for(x, memory)
+        past = None if memory is None else memory.ema
+        y, state = self.state_space(
+            self.norm(x) if self.prenorm else x, context.padding_mask, begins, past, context.return_state
+        )
+        out = x + self.dropout(F.glu(self.output_proj(self.inner_dropout(F.gelu(y))), dim=-1))
+        return LayerOutput(out if self.prenorm else self.norm(out), None if state is None else LayerMemory(state))

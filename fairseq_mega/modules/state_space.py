@@ -2,7 +2,7 @@
 
 import math
 from functools import partial
-from typing import Optional, Sequence
+from typing import Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -115,20 +115,34 @@ class DiagonalStateSpace(nn.Module):
         """Return the coefficients of the recurrence from the present parameters."""
         return state_space_coefficients(self.log_step(), self.log_decay(), self.frequency(), self.projection)
 
-    def forward(self, x: Tensor, padding_mask: Optional[Tensor] = None, reset_mask: Optional[Tensor] = None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        padding_mask: Optional[Tensor] = None,
+        reset_mask: Optional[Tensor] = None,
+        state: Optional[Tensor] = None,
+        return_state: bool = False,
+    ) -> Tuple[Tensor, Optional[Tensor]]:
         """Run the system over x (B, L, D).
 
         Args:
             x: (B, L, D).
             padding_mask: (B, L) bool, True = padding, which the system excludes (the skip uses x itself).
             reset_mask: (B, L) bool, True at the first step of a document, separate from all steps before.
+            state: (B, D, M), complex, of the steps before; causal only.
+            return_state: also return the state after each row's last real step; causal only.
+
+        Returns:
+            y (B, L, D), and the state or None.
         """
-        y, _ = damped_ema(
+        y, state = damped_ema(
             x,
             self.coefficients(),
             padding_mask=padding_mask,
             reset_mask=reset_mask,
             bidirectional=self.bidirectional,
             shift=self.bidirectional,
+            state=state,
+            return_state=return_state,
         )
-        return torch.addcmul(y, x, self.omega.to(x.dtype))
+        return torch.addcmul(y, x, self.omega.to(x.dtype)), state

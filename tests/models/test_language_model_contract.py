@@ -11,11 +11,16 @@ from fairseq.sequence_generator import SequenceGenerator
 
 from fairseq_mega.models.presets import preset_names
 from fairseq_mega.models.streams.scoring import Carry
-from tests.support import tiny_llama, tiny_lm, tiny_megalodon
+from tests.support import tiny_llama, tiny_lm, tiny_megalodon, tiny_s4d
 from tests.support.tiny_lm import ADAPTIVE, Recomputing, advance, log_probs, tokens
 from tests.support.tiny_mega import EOS, PAD, dictionary, lively
 
-PLAIN: Dict[str, Any] = {"mega": tiny_lm.build, "megalodon": tiny_megalodon.build, "llama": tiny_llama.build}
+PLAIN: Dict[str, Any] = {
+    "mega": tiny_lm.build,
+    "megalodon": tiny_megalodon.build,
+    "llama": tiny_llama.build,
+    "s4d": tiny_s4d.build,
+}
 DOCUMENTS = {f"{kind}, documents": partial(PLAIN[kind], reset_at_document_ends=True) for kind in ("mega", "megalodon")}
 BUILDERS = {**PLAIN, **DOCUMENTS}
 SOFTMAXES: Dict[str, Dict[str, Any]] = {
@@ -27,7 +32,7 @@ OTHERS: Dict[Any, Dict[str, Any]] = {
     ("megalodon", "plain"): {"scale_embedding": True},
     ("megalodon", "untied"): {"layer_scale": True},
 }
-CHUNK, LENGTH = 5, 23  # of the tiny models; llama has no chunks
+CHUNK, LENGTH = 5, 23  # of the tiny models; llama and s4d have no chunks
 
 
 @pytest.fixture(scope="module", params=BUILDERS)

@@ -11,7 +11,7 @@ from fairseq_mega.models import presets
 from tests.support import tiny_lm
 
 CLASSIFIERS = ("mega_image", "mega_lra", "megalodon_image", "megalodon_lra", "s4d_lra", "transformer_lra", "vit_image")
-MODELS = ("llama_lm", "mega", "mega_lm", "mega_masked_lm", "megalodon_lm", *CLASSIFIERS)
+MODELS = ("llama_lm", "mega", "mega_lm", "mega_masked_lm", "megalodon_lm", "s4d_lm", *CLASSIFIERS)
 ALL = [name for model in MODELS for name in presets.preset_names(model)]
 
 

@@ -21,6 +21,7 @@ from fairseq_mega.modules.megalodon.config import MegalodonLayerConfig
 from fairseq_mega.modules.megalodon.layer import MegalodonLayer
 from fairseq_mega.modules.megalodon.norms import TimestepNorm
 from fairseq_mega.modules.s4d_layer import S4dLayer, S4dLayerConfig
+from fairseq_mega.modules.state_space import DiagonalStateSpace
 from fairseq_mega.modules.transformer_layer import TransformerLayer, TransformerLayerConfig
 from fairseq_mega.ops.common.dispatch import VARIABLE
 from tests.support.layers import reorder, run
@@ -212,8 +213,9 @@ PARTS: Dict[str, Any] = {  # of layers, that read streams
     "ema": lambda _: MultiDimensionalDampedEMA(WIDTH, 3),
     "complex ema": lambda _: ComplexEMA(WIDTH, 3),
     "timestep norm": lambda _: TimestepNorm(WIDTH, 2),
+    "state space": lambda _: DiagonalStateSpace(WIDTH, 4),
 }
-MEMORIES = ("ema", "complex ema", "timestep norm")  # without a cache
+MEMORIES = ("ema", "complex ema", "timestep norm", "state space")  # without a cache
 STREAMED = [(kind, size) for kind in (*REMEMBERING, *list(PARTS)[:2]) for size in (-1, 1, 4)]
 STREAMED += [(kind, -1) for kind in ("llama", *MEMORIES)]
 

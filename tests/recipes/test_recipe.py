@@ -120,7 +120,7 @@ def test_baselines_of_fairseq_have_all_options(name: str) -> None:
 def test_a_recipe_is_complete() -> None:
     """A recipe changes nothing of its preset but what tells it from others of its table or figure."""
     free = {"encoder_chunk_size", "encoder_n_dim", "attention_activation_fn"}
-    of_recall = {"decoder_chunk_size", "decoder_n_dim", "decoder_ffn_embed_dim"}
+    of_recall = {"decoder_chunk_size", "decoder_n_dim", "decoder_ffn_embed_dim", "decoder_embed_dim"}
     for name, recipe in catalogue().items():
         values = {} if recipe.preset in WITHOUT_PRESET else preset(recipe.preset)
         changed = {key for key, value in values.items() if recipe.config["model"][key] != value}
