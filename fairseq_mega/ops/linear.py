@@ -187,7 +187,7 @@ def _kernel_inputs(x: Tensor, weight: Tensor, bias: Optional[Tensor], path: Opti
         return None  # PyTorch's product raises the error, in words that name both sizes
     inputs, kind = x, x.device.type
     if torch.is_autocast_enabled(kind) and x.dtype != torch.float64:
-        inputs = x.to(torch.get_autocast_dtype(kind))
+        inputs = x.to(torch.get_autocast_dtype(kind)) if kind == "cpu" else x  # only a CPU's kernel reads the copy
     elif x.dtype != weight.dtype:
         return None  # PyTorch's product raises the error
     if PATHS.choose(path, inputs, weight) == "reference" or kind != "cpu" or inputs.dtype not in LINEAR_TYPES:
