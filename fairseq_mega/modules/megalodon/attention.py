@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from fairseq_mega.modules.attention_cache import AttentionCache, FixedCache, cached
 from fairseq_mega.modules.dropout import Dropout, StochasticDepth, add_dropped
 from fairseq_mega.modules.layer import PLAIN, AttentionOutput, LayerContext
-from fairseq_mega.modules.norm import EPS
+from fairseq_mega.modules.norm import EPS, type_of_products
 from fairseq_mega.modules.packed_linear import step_maps
 from fairseq_mega.modules.parameter_cache import ParameterCache
 from fairseq_mega.modules.single_steps import attention_step, by_single_steps
@@ -107,7 +107,10 @@ class NormalizedGatedAttention(nn.Module):
         if context.relay is not None:
             assert ema is not None
             average = context.relay.send(self, average, LayerMemory(ema, statistics))
-        average = self.hidden_dropout(self.ema_norm(average))
+        if isinstance(self.ema_norm, RMSNorm) and not self.hidden_dropout.active:
+            average = self.ema_norm(average, type_of_products(average))
+        else:  # dropout in the type of the products would round twice
+            average = self.hidden_dropout(self.ema_norm(average))
         shared, gate, candidate = recomputing(in_parts, self.gate_proj, average, self.widths)
         if isinstance(cache, FixedCache):
             assert context.place is not None

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_mega.modules.dropout import Dropout, StochasticDepth, add_dropped
+from fairseq_mega.modules.norm import type_of_products
 from fairseq_mega.modules.packed_linear import step_maps
 from fairseq_mega.ops.common.recompute import recomputing
 from fairseq_mega.ops.decoding import FeedForwardWeights
@@ -50,7 +51,8 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor, residual: Tensor) -> Tensor:
         """Transform x (B, L, D) and add ``residual`` (B, L, D)."""
-        inner, *gate = recomputing(in_parts, self.input_proj, self.norm(x), self.widths)
+        normed = self.norm(x, type_of_products(x))
+        inner, *gate = recomputing(in_parts, self.input_proj, normed, self.widths)
         out = after_silu(self.output_proj, inner, gate[0] if gate else None, self.hidden_dropout)
         if self.scale is None:
             return add_dropped(residual, out, None, self.dropout, self.stochastic_depth)

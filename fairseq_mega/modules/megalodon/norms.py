@@ -60,15 +60,17 @@ class RMSNorm(ScaledNorm):
     def __init__(self, dim: int, affine: bool = True) -> None:
         super().__init__(dim, affine, shift=False)
 
-    def forward(self, x: Tensor) -> Tensor:
-        return row_norm(x, self.weight, centred=False, eps=EPS, origin=1.0)
+    def forward(self, x: Tensor, dtype: Optional[torch.dtype] = None) -> Tensor:
+        """Normalise (..., D); into ``dtype``, None for that of x."""
+        return row_norm(x, self.weight, centred=False, eps=EPS, origin=1.0, dtype=dtype)
 
 
 class LayerNorm(ScaledNorm):
     """``(weight + 1) (x - mean) / sqrt(variance + eps) + bias`` over the features, computed in float32 at least."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        return row_norm(x, self.weight, self.bias, centred=True, eps=EPS, origin=1.0)
+    def forward(self, x: Tensor, dtype: Optional[torch.dtype] = None) -> Tensor:
+        """Normalise (..., D); into ``dtype``, None for that of x."""
+        return row_norm(x, self.weight, self.bias, centred=True, eps=EPS, origin=1.0, dtype=dtype)
 
 
 class TimestepNorm(ScaledNorm):
