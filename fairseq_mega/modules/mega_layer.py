@@ -5,6 +5,7 @@ from typing import Optional
 from torch import Tensor, nn
 
 from fairseq_mega.ops.dropout import drawing_once
+from fairseq_mega.ops.linear import casting_once
 
 from .config import MegaLayerConfig
 from .cross_attention import GatedCrossAttention
@@ -35,6 +36,7 @@ class MegaLayer(nn.Module):
 
     @by_single_steps(layer_step)
     @drawing_once
+    @casting_once
     def forward(
         self,
         x: Tensor,

@@ -5,11 +5,13 @@ Sub-layers call their maps by :func:`in_parts` and :func:`after_silu`, which joi
 
 import functools
 import math
-from typing import Any, Callable, Optional, Sequence, Tuple
+import threading
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from fairseq_mega.ops import activation
 from fairseq_mega.ops.activation import silu
@@ -18,6 +20,7 @@ from fairseq_mega.ops.common.bfloat16 import MULTIPLIES_BFLOAT16, rounds_rows
 from fairseq_mega.ops.common.dispatch import Operator, Path, kernels_unavailable
 from fairseq_mega.ops.common.operations import count, map_operations
 from fairseq_mega.ops.common.recompute import recomputing
+from fairseq_mega.ops.common.transforms import is_transformed
 
 # With fewer rows, choosing a path takes longer than PyTorch's call; with less work, PyTorch is as fast. (Measured.)
 FEWEST_ROWS = 48
@@ -27,6 +30,7 @@ LEAST_WORK = 1 << 20
 FAST_LINEAR = native.reaches("avx2")
 FAST_HALF_LINEAR = native.reaches("avx512_bf16")
 MOST_PARTS, PANEL = 4, 32  # of the kernel: tensors that share a result's columns, and columns that stay together
+CAST = ("weight", "bias")  # parameters that products read
 LINEAR_TYPES = (torch.float32, torch.bfloat16)  # of the kernel; PyTorch computes float16, which CPUs must widen
 
 
@@ -68,7 +72,7 @@ def linear(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None, *, path: Op
     """
     inputs = _kernel_inputs(x, weight, bias, path)
     if inputs is None:
-        return F.linear(x, weight, bias)
+        return F.linear(x, *_cast(weight, bias))
     return native.operators.linear(inputs, weight, bias).view(*x.shape[:-1], weight.size(0))
 
 
@@ -88,7 +92,7 @@ def linear_parts(
         return linear(x, weight, bias, path=path).split(list(widths), dim=-1)
     inputs = _kernel_inputs(x, weight, bias, path)
     if inputs is None:
-        y = F.linear(x, weight, bias)
+        y = F.linear(x, *_cast(weight, bias))
         return y.split(list(widths), dim=-1) if len(widths) > 1 else (y,)
     parts = native.operators.linear_parts(inputs, weight, bias, *(*widths[1:], 0, 0, 0)[: MOST_PARTS - 1])
     return tuple(part.view(*x.shape[:-1], width) for part, width in zip(parts, widths))
@@ -140,6 +144,79 @@ def linear_map(
 def _is_linear_map(module: Any) -> bool:
     forward = getattr(module, "forward", None)
     return getattr(forward, "__func__", None) is linear_map  # a ``forward`` set on the object may do more
+
+
+class _Cast(threading.local):
+    copies: Optional[Dict[Any, Tensor]] = None  # of parameters of the present layer's maps, in autocast's type
+
+
+_CAST = _Cast()
+
+
+def _cast(*parameters: Any) -> Tuple[Any, ...]:
+    """Return the copies that the present layer has of its parameters, and all others as they are."""
+    copies = None if torch.compiler.is_compiling() else _CAST.copies
+    return parameters if copies is None else tuple(copies.get(parameter, parameter) for parameter in parameters)
+
+
+def casting_once(forward: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorate the ``forward`` of a layer, whose first argument is a tensor: where autocast would copy the parameters
+    of the layer's linear maps one by one, one kernel copies them all, and one their gradients.
+    """
+
+    @functools.wraps(forward)
+    def run(layer: Any, x: Tensor, *arguments: Any, **named: Any) -> Any:
+        if torch.compiler.is_compiling() or not casts_at_once(x):
+            return forward(layer, x, *arguments, **named)
+        before, _CAST.copies = _CAST.copies, _copies(layer, torch.get_autocast_dtype(x.device.type))
+        try:
+            return forward(layer, x, *arguments, **named)
+        finally:
+            _CAST.copies = before
+
+    return run
+
+
+def casts_at_once(x: Tensor) -> bool:
+    """Return whether copies for one call of a layer pay: in a training under autocast on a GPU.
+
+    Without gradients, autocast's own copies serve all calls of an evaluation.
+    """
+    return x.is_cuda and torch.is_grad_enabled() and torch.is_autocast_enabled("cuda") and not is_transformed()
+
+
+def _copies(layer: Any, dtype: torch.dtype) -> Dict[Any, Tensor]:
+    """Return copies of parameters by parameter; none of a weight that a wrapper or a hook computes or exchanges."""
+    maps = (module for module in layer.modules() if _is_linear_map(module) and not module._forward_pre_hooks)
+    own = (module._parameters.get(name) for module in maps for name in CAST)
+    plain = (p for p in own if p is not None and p.dtype == torch.float32 and not is_traceable_wrapper_subclass(p))
+    parameters = [*dict.fromkeys(plain)]
+    return dict(zip(parameters, _CastAll.apply(dtype, *parameters)))
+
+
+class _CastAll(torch.autograd.Function):
+    """Copies of float32 tensors in another type, which torch computes in one kernel each way."""
+
+    @staticmethod
+    def forward(ctx: Any, dtype: torch.dtype, *tensors: Tensor) -> Tuple[Tensor, ...]:
+        ctx.set_materialize_grads(False)
+        copies = _cast_all(tensors, dtype)
+        ctx.mark_non_differentiable(*(c for c, needed in zip(copies, ctx.needs_input_grad[1:]) if not needed))
+        return tuple(copies)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Optional[Tensor]) -> Tuple[Optional[Tensor], ...]:
+        present = [grad for grad in grads if grad is not None]
+        by_torch = torch.is_grad_enabled()  # gradients of gradients: copies that PyTorch can differentiate
+        found = iter([g.float() for g in present] if by_torch else _cast_all(present, torch.float32))
+        return None, *(None if grad is None else next(found) for grad in grads)
+
+
+def _cast_all(tensors: Union[List[Tensor], Tuple[Tensor, ...]], dtype: torch.dtype) -> List[Tensor]:
+    copies = [torch.empty_like(tensor, dtype=dtype) for tensor in tensors]
+    if copies:
+        torch._foreach_copy_(copies, tensors)
+    return copies
 
 
 def bias_apart(module: Any, x: Tensor) -> Tuple[Callable[[Tensor], Tensor], Optional[Tensor]]:

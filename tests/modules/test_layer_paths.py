@@ -1,15 +1,21 @@
 """A whole layer on its fast paths: the same training as on the references, and autocast."""
 
-from typing import Any, Dict, List, Optional
+import functools
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import pytest
 import torch
+from torch.nn.utils import parametrize
+from torch.testing._internal.two_tensor import TwoTensor
+from torch.utils.checkpoint import checkpoint
 
+from fairseq_mega.lab.benchmarks import launches
 from fairseq_mega.modules.config import MegaLayerConfig
 from fairseq_mega.modules.mega_layer import MegaLayer
 from fairseq_mega.modules.megalodon.config import MegalodonLayerConfig
 from fairseq_mega.modules.megalodon.layer import MegalodonLayer
 from fairseq_mega.ops import activation
+from fairseq_mega.ops import linear as maps
 from fairseq_mega.ops.common import native
 from fairseq_mega.ops.common.dispatch import VARIABLE
 from tests.support import kernels
@@ -137,3 +143,77 @@ def test_bfloat16_flows_between_products_under_autocast(kind, device):
     assert types == [torch.float32 if kind == "megalodon" else torch.bfloat16] + [torch.bfloat16] * 4
     found = torch.autograd.grad(out.square().sum(), [x, *layer.parameters()])
     assert all(gradient.dtype == torch.float32 for gradient in found)
+
+
+def halve(module: Any, inputs: Any) -> None:
+    module.weight.data.mul_(0.5)
+
+
+# Of a map of the attention, with the numbers of parameters copied and of gradients: five maps have weight and bias.
+CHANGES: Dict[str, Tuple[Callable[[Any], Any], int, int]] = {
+    "none": (lambda map: None, 10, 10),
+    "frozen": (lambda map: map.requires_grad_(False), 10, 8),
+    "computed": (lambda map: parametrize.register_parametrization(map, "weight", torch.nn.Tanh()), 9, 9),
+    "distributed": (lambda map: setattr(map, "weight", torch.nn.Parameter(TwoTensor(map.weight, map.weight))), 9, 9),
+    "hooked": (lambda map: map.register_forward_pre_hook(halve), 8, 8),
+    "wrapped": (lambda map: setattr(map, "forward", functools.partial(maps.linear_map, map)), 8, 8),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("checkpointed", [False, True])
+def test_weights_are_copied_at_once_with_the_bits_of_autocast(change, checkpointed, monkeypatch):
+    """On a GPU; here on a CPU, whose PyTorch copies one after the other."""
+    monkeypatch.setenv(VARIABLE, "linear=reference")
+    wrap, copied, back = CHANGES[change]
+    numbers: List[int] = []
+    copy = torch._foreach_copy_
+
+    def counted(to: List[torch.Tensor], tensors: Sequence[torch.Tensor]) -> None:
+        numbers.append(len(to))
+        copy(to, [*tensors])
+
+    monkeypatch.setattr(torch, "_foreach_copy_", counted)
+    x = torch.randn(2, 29, 16)
+
+    def outcome() -> List[Any]:
+        layer = layer_of("chunks")
+        wrap(layer.attention.value_proj)
+        trained = [parameter for parameter in layer.parameters() if parameter.requires_grad]
+        with torch.autocast("cpu", torch.bfloat16):
+            y = (checkpoint(layer, x, use_reentrant=False) if checkpointed else layer(x)).hidden
+        return [y, *torch.autograd.grad(y.square().sum(), trained)]
+
+    want = outcome()
+    assert numbers == []
+    monkeypatch.setattr(maps, "casts_at_once", lambda x: torch.is_grad_enabled())
+    got = outcome()
+    assert all(a.dtype == b.dtype and torch.equal(a, b) for a, b in zip(got, want, strict=True))
+    assert numbers == ([copied, copied, back] if checkpointed else [copied, back])
+
+
+def test_gradients_of_gradients_of_copied_weights():
+    weight = torch.randn(3, 4, requires_grad=True)
+    second: List[torch.Tensor] = []
+    for copy in (maps._CastAll.apply(torch.bfloat16, weight)[0], weight.to(torch.bfloat16)):
+        (first,) = torch.autograd.grad(copy.pow(3).sum(), weight, create_graph=True)
+        second += torch.autograd.grad(first.square().sum(), weight)
+    assert torch.equal(*second) and second[0].any()
+
+
+def test_layers_without_autocast_without_gradients_and_on_a_cpu_leave_their_weights_alone():
+    x = launches.OnGpu(torch.empty(2, 3, device="meta"))
+    with launches.autocast("autocast"):
+        assert maps.casts_at_once(x) and not maps.casts_at_once(torch.empty(2, 3))
+        with torch.no_grad():
+            assert not maps.casts_at_once(x)  # of a whole evaluation under autocast, which keeps its copies
+        with torch.autograd.forward_ad.dual_level():
+            assert not maps.casts_at_once(x)
+    assert not maps.casts_at_once(x)
+
+
+def test_a_compiled_layer_leaves_copies_to_the_compiler(monkeypatch):
+    monkeypatch.setattr(maps, "casts_at_once", None)
+    layer, x = layer_of("causal"), torch.randn(2, 13, 16)
+    with torch.autocast("cpu", torch.bfloat16):
+        torch.compile(layer, fullgraph=True, backend="eager")(x)

@@ -11,6 +11,7 @@ from fairseq_mega.modules.padding import finite_padding
 from fairseq_mega.modules.single_steps import by_single_steps, layer_step
 from fairseq_mega.modules.state import LayerCache, LayerMemory
 from fairseq_mega.ops.dropout import drawing_once
+from fairseq_mega.ops.linear import casting_once
 
 from .attention import NormalizedGatedAttention
 from .config import MegalodonLayerConfig
@@ -37,6 +38,7 @@ class MegalodonLayer(nn.Module):
 
     @by_single_steps(layer_step)
     @drawing_once
+    @casting_once
     def forward(
         self,
         x: Tensor,
