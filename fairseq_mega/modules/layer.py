@@ -13,7 +13,7 @@ from .state import LayerCache, LayerMemory
 
 
 class LayerContext(NamedTuple):
-    """A layer's inputs besides the hidden states, the same for all layers of a trunk.
+    """A layer's inputs besides the hidden states, the same for all layers of a trunk but for ``seeds``.
 
     Padding does not exist for the memory: it has the same value as without the padded steps, wherever they stand. In
     the attention padded steps keep their places in the chunk, and nothing attends to them. A row that has real steps
@@ -31,6 +31,7 @@ class LayerContext(NamedTuple):
     given_up: bool = False  # rows that continue after padding are dropped beams of a search: no error
     steps: Optional[StepFunctions] = None  # for x, if it is a single step; None: each layer finds its own
     place: Optional[Place] = None  # of x, a single step, in caches of fixed size; None: the caches grow
+    seeds: Optional[Tensor] = None  # of the layer's dropout calls, on a GPU; None: the layer draws them
 
 
 PLAIN = LayerContext()  # one call on whole sequences without padding

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from fairseq_mega.ops.decoding import step_functions
+from fairseq_mega.ops.dropout import draw_seeds
 
 from .layer import PLAIN, LayerContext, LayerOutput
 from .padding import zero_padding
@@ -73,6 +74,7 @@ class Trunk:
         layers: Sequence[Callable[..., LayerOutput]] = steps.layers
         recompute = self.checkpoint_activations and self.training and torch.is_grad_enabled()
         unweighted = context._replace(need_weights=False) if context.need_weights else context
+        seeds = draw_seeds(x.device, len(layers)) if self.training else None
         new_memory: List[Optional[LayerMemory]] = []
         new_cache: List[Optional[LayerCache]] = []
         inner: List[Tensor] = []
@@ -81,9 +83,10 @@ class Trunk:
             hidden, memories, caches = steps.joined(x[:, 0], state.memory.layers, state.cache)  # type: ignore[arg-type]
             x, new_memory, new_cache, layers = hidden.unsqueeze(1), [*memories], [*caches], ()
         for index, layer in enumerate(layers):
+            own = context if index + 1 == len(layers) else unweighted
             arguments = (
                 x,
-                context if index + 1 == len(layers) else unweighted,
+                own if seeds is None else own._replace(seeds=seeds[index]),
                 None if state is None else state.memory.layers[index],
                 None if state is None or state.cache is None else state.cache[index],
             )

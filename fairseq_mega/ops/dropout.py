@@ -2,7 +2,7 @@
 
 import functools
 import threading
-from typing import Any, Callable, List, Optional, Tuple
+from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -42,19 +42,31 @@ SEEDS = 8  # of one draw; a layer uses no more
 
 
 def drawing_once(forward: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate the ``forward`` of a layer: on a GPU, one kernel draws the seeds of all its dropout calls."""
+    """Decorate the ``forward`` of a layer, called with hidden states, a context, memory and cache: on a GPU, one kernel
+    draws the seeds of all its dropout calls, unless the context contains them.
+    """
 
     @functools.wraps(forward)
-    def run(*arguments: Any, **named: Any) -> Any:
+    def run(layer: Any, x: Tensor, context: Any, *state: Any) -> Any:
         if torch.compiler.is_compiling():
-            return forward(*arguments, **named)
-        before, _DRAWN.seeds = _DRAWN.seeds, []
+            return forward(layer, x, context, *state)
+        before, _DRAWN.seeds = _DRAWN.seeds, [] if context.seeds is None else [*context.seeds.unbind()]
         try:
-            return forward(*arguments, **named)
+            return forward(layer, x, context, *state)
         finally:
             _DRAWN.seeds = before
 
     return run
+
+
+def draw_seeds(device: torch.device, layers: int) -> Optional[Sequence[Tensor]]:
+    """Return the seeds (SEEDS,) of each of several layers, which one kernel draws on a GPU; None where each call draws.
+
+    Layers have their seeds as arguments, so that a layer that is recomputed in the backward pass drops as before.
+    """
+    if device.type == "cpu" or torch.compiler.is_compiling():
+        return None
+    return _draw((layers, SEEDS), device).unbind()
 
 
 def draw_seed(device: torch.device) -> Tensor:

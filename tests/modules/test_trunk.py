@@ -11,7 +11,7 @@ from torch import nn
 
 from fairseq_mega.modules import trunk
 from fairseq_mega.modules.config import MegaLayerConfig
-from fairseq_mega.modules.layer import LayerContext
+from fairseq_mega.modules.layer import LayerContext, LayerOutput
 from fairseq_mega.modules.mega_layer import MegaLayer
 from fairseq_mega.modules.megalodon.config import MegalodonLayerConfig
 from fairseq_mega.modules.megalodon.layer import MegalodonLayer
@@ -20,6 +20,7 @@ from fairseq_mega.modules.single_steps import steps_of
 from fairseq_mega.modules.state import StreamState, reorder_state
 from fairseq_mega.modules.trunk import Trunk
 from fairseq_mega.ops.common import native
+from fairseq_mega.ops.dropout import draw_seed, drawing_once
 
 SHAPE = {"embed_dim": 8, "hidden_dim": 12, "z_dim": 4, "ema_dim": 3, "ffn_dim": 10, "max_positions": 32}
 
@@ -319,3 +320,29 @@ def test_hooks_are_called_at_every_step(layer):
     read(1)
     handle.remove()
     assert len(calls) > 6
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+def test_a_trunk_on_a_gpu_draws_the_seeds_of_all_layers_at_once(recompute):
+    gpu, found = torch.device("meta"), []  # like a GPU, not a CPU
+
+    class Dropping(nn.Module):
+        @drawing_once
+        def forward(self, x, context, memory, cache):
+            found.append([draw_seed(gpu) for _ in range(2)])
+            return LayerOutput(x * x)
+
+    class Several(Trunk, nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.add_layers([Dropping(), Dropping(), Dropping()], None, recompute)
+
+    x = torch.ones(2, 3, 4, device=gpu, requires_grad=True)
+    Several().run_layers(x).hidden.sum().backward()
+    assert len({seed.untyped_storage()._cdata for seeds in found for seed in seeds}) == 1
+    places = [seed.storage_offset() for seeds in found for seed in seeds]
+    again = places[4:6] + places[2:4] + places[:2]  # the last layer's backward pass begins
+    assert len(set(places)) == 6 and places[6:] == (again if recompute else [])
+    found.clear()
+    Several().eval().run_layers(x)
+    assert len({seeds[0].untyped_storage()._cdata for seeds in found}) == 3  # none for layers that may not drop

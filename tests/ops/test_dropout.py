@@ -9,6 +9,7 @@ import torch.nn.functional as F
 import torch.utils.checkpoint
 
 from fairseq_mega.modules.dropout import Dropout
+from fairseq_mega.modules.layer import PLAIN
 from fairseq_mega.modules.mega_layer import MegaLayer, MegaLayerConfig
 from fairseq_mega.ops.activation import silu
 from fairseq_mega.ops.common import native
@@ -220,13 +221,13 @@ def test_a_layer_on_a_gpu_draws_its_seeds_at_once():
     gpu = torch.device("meta")  # like a GPU, not a CPU
 
     @drawing_once
-    def layer(calls):
+    def layer(calls, x, context):
         return [draw_seed(gpu) for _ in range(calls)]
 
-    seeds = layer(3)
+    seeds = layer(3, None, PLAIN)
     assert len({seed.untyped_storage()._cdata for seed in seeds}) == 1
     assert len({seed.storage_offset() for seed in seeds}) == 3
-    others = [*layer(1), draw_seed(gpu), draw_seed(gpu)]
+    others = [*layer(1, None, PLAIN), draw_seed(gpu), draw_seed(gpu)]
     assert len({seed.untyped_storage()._cdata for seed in [*seeds, *others]}) == 4
     assert draw_seed(gpu).shape == seeds[0].shape == () and seeds[0].dtype == torch.int64
 

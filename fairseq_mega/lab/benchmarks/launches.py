@@ -29,6 +29,7 @@ from fairseq_mega.ops.attention import triton_flash
 from fairseq_mega.ops.common import dispatch, native
 from fairseq_mega.ops.common.operations import attention_operations
 from fairseq_mega.ops.decoding import place_of, weights
+from fairseq_mega.ops.dropout import SEEDS
 
 LAUNCH = 4e-6  # seconds of a launch by a busy host
 BANDWIDTH = 3.35e12  # bytes per second of an H100's memory
@@ -44,6 +45,7 @@ attention is Triton's, whether Triton is installed or not. Bytes are those of an
 is an estimate for an H100, not a measurement: for each kernel {1e6 * LAUNCH:.0f} microseconds, its bytes at
 {BANDWIDTH / 1e12} TB/s or its matrix products at {RATES[2] / 1e12:.0f} TFLOP/s in 16 bits
 ({RATE_IN_TRITON / 1e12:.0f} in Triton's kernels) and {RATES[4] / 1e12:.0f} in float32, whichever is longest.
+The seeds of dropout, which a trunk draws for all its layers by one launch, are not counted.
 EMA and timestep norm are counted as for batches that fill a GPU; fewer sequences are cut into segments, and each way
 needs two or three launches more.
 """
@@ -292,11 +294,12 @@ def count_training(name: str, batch: int, length: int, dtype: str = "autocast") 
     """Return the launches of a layer's forward and backward pass over (batch, length, 128)."""
     layer, forward, backward = on_device(LAYERS[name](), dtype).train(), Launches(), Launches()
     x = _tokens(batch, length, dtype).requires_grad_()
+    context = LayerContext(seeds=OnGpu(torch.empty(SEEDS, device="meta", dtype=torch.long)))  # of the trunk
     with on_gpu():
         with autocast(dtype), Launches():
-            layer(x, LayerContext())  # makes the tables of angles
+            layer(x, context)  # makes the tables of angles
         with autocast(dtype), forward:
-            y = layer(x, LayerContext()).hidden
+            y = layer(x, context).hidden
         gradient = torch.empty_like(y)
         with backward:
             y.backward(gradient)
