@@ -3,6 +3,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include "common/last_block.cuh"
 #include "common/launch.h"
 #include "common/rows.h"
 
@@ -91,21 +92,6 @@ __device__ __forceinline__ void add_parts(int64_t parts, const From& from, const
     for (int sum = 0; sum < kSums; ++sum) sums[sum] += from(part, sum);
   }
   add_warps<kWarps>(sums, put);
-}
-
-// Whether a block is the last of so many to come here, of which its threads then see all that they have written. The
-// counter is zero before the first block and after the last. All threads of the block call it.
-__device__ __forceinline__ bool is_last_block(unsigned* counter, int64_t blocks) {
-  __shared__ bool last;
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    __threadfence();
-    last = atomicAdd(counter, 1u) == blocks - 1;
-    if (last) *counter = 0;
-    __threadfence();
-  }
-  __syncthreads();
-  return last;
 }
 
 // Writes the sums over a part's rows and, in the last block of a tile of columns, over all rows. All threads of the

@@ -56,21 +56,29 @@ inline Tensor total(const Tensor& parts, int64_t count, std::vector<int64_t> siz
 }
 
 #if defined(FM_WITH_CUDA)
+// Counters that are zero before a kernel and after it; `near` is on its device.
+struct CudaCounters {
+  std::optional<Tensor> own;  // of this kernel alone
+  unsigned* memory;
+
+  CudaCounters(const Tensor& near, int64_t count) : memory(cuda_counters(current_stream(near), count)) {
+    if (memory) return;
+    own = torch::stable::new_empty(near, {count}, ScalarType::Int);
+    torch::stable::zero_(*own);
+    memory = static_cast<unsigned*>(own->mutable_data_ptr());
+  }
+};
+
 // Sums over rows on the GPU, and their memory.
 struct CudaSums {
   Tensor parts, total;
-  std::optional<Tensor> counters;  // of this kernel alone
+  CudaCounters counters;
   RowSums memory;
 
   // parts: what has the sums of the parts; size: of the total; tiles: how many counters the kernel uses.
   CudaSums(const Tensor& of_parts, std::vector<int64_t> size, int64_t tiles)
-      : parts(of_parts), total(torch::stable::new_empty(parts, size)), memory{parts.mutable_data_ptr<float>()} {
-    memory.total = total.mutable_data_ptr<float>();
-    memory.counters = cuda_counters(current_stream(parts), tiles);
-    if (memory.counters) return;
-    counters = torch::stable::new_empty(parts, {tiles}, ScalarType::Int);
-    torch::stable::zero_(*counters);
-    memory.counters = static_cast<unsigned*>(counters->mutable_data_ptr());
+      : parts(of_parts), total(torch::stable::new_empty(parts, size)), counters(parts, tiles) {
+    memory = {parts.mutable_data_ptr<float>(), total.mutable_data_ptr<float>(), counters.memory};
   }
 
   // The total, by launch(stream); zero without rows.

@@ -1,5 +1,5 @@
 // Operators of the EMA scan: shapes, types and memory; see ema_scan.h for what they compute.
-#include "common/bindings.h"
+#include "common/row_bindings.h"
 #include "ema/ema_division.h"
 
 namespace fm {
@@ -93,12 +93,6 @@ std::vector<int64_t> state_size(const EmaShape& shape) {
   return size;
 }
 
-std::vector<int64_t> moments_size(const EmaShape& shape) {
-  std::vector<int64_t> size{4, shape.batch, shape.rows(), shape.n};
-  if (shape.complex) size.push_back(2);
-  return size;
-}
-
 struct Cpu {
   static void forward(const Packed& p, const EmaOutputs& out) {
     torch::stable::parallel_for(0, ema_scan_tasks_cpu(p.shape), 1, [&](int64_t begin, int64_t end) {
@@ -128,13 +122,6 @@ struct Cuda {
                                             current_stream(p.x));
     check_cuda("ema_scan", error);
   }
-  static void backward(const Packed& p, const EmaGradients& out) {
-    DeviceOf guard(p.x);
-    Tensor memory = workspace(p, true);
-    const int error = ema_scan_backward_cuda(p.shape, p.coefficients(), p.inputs(), out, memory.mutable_data_ptr(),
-                                             current_stream(p.x));
-    check_cuda("ema_scan_backward", error);
-  }
   static void step(const Tensor& x, const EmaShape& shape, const EmaCoefficients& c, const EmaStep& step) {
     DeviceOf guard(x);
     const int error = ema_step_cuda(shape, c, step, current_stream(x));
@@ -156,7 +143,22 @@ std::tuple<Tensor, Tensor> ema_scan(Tensor x, Tensor log_decay, Tensor expansion
   return {y, final_state};
 }
 
-template <class Device>
+void check_gradients(const Tensor& grad_y, const std::optional<Tensor>& grad_state, const Packed& p, const char* op) {
+  STD_TORCH_CHECK(grad_y.scalar_type() == p.x.scalar_type() && same_shape(grad_y, p.x), op,
+                  ": the gradient must have the shape and type of x");
+  check_devices(op, {{"x", p.x}, {"grad_y", grad_y}, {"grad_state", grad_state}});
+  check_state(grad_state, p.shape, op, "the gradient of the final state");
+  STD_TORCH_CHECK(!(grad_state.has_value() && (p.shape.bidirectional || p.shape.truncation > 0)), op,
+                  ": a bidirectional or truncated EMA carries no state");
+}
+
+#if defined(FM_LIBRARY_CPU)
+std::vector<int64_t> moments_size(const EmaShape& shape) {
+  std::vector<int64_t> size{4, shape.batch, shape.rows(), shape.n};
+  if (shape.complex) size.push_back(2);
+  return size;
+}
+
 std::tuple<Tensor, Tensor, Tensor> ema_scan_backward(Tensor grad_y, std::optional<Tensor> grad_state, Tensor x,
                                                      Tensor log_decay, Tensor expansion, Tensor projection,
                                                      std::optional<Tensor> state, std::optional<Tensor> padding,
@@ -164,23 +166,45 @@ std::tuple<Tensor, Tensor, Tensor> ema_scan_backward(Tensor grad_y, std::optiona
                                                      int64_t truncation) {
   const char* op = "ema_scan_backward";
   const Packed p = pack(x, log_decay, expansion, projection, state, padding, reset, bidirectional, shift, truncation, op);
-  STD_TORCH_CHECK(grad_y.scalar_type() == x.scalar_type() && grad_y.dim() == 3 && grad_y.numel() == x.numel(), op,
-                  ": the gradient must have the shape and type of x");
-  check_devices(op, {{"x", x}, {"grad_y", grad_y}, {"grad_state", grad_state}});
-  check_state(grad_state, p.shape, op, "the gradient of the final state");
-  STD_TORCH_CHECK(!(grad_state.has_value() && (bidirectional || truncation > 0)), op,
-                  ": a bidirectional or truncated EMA carries no state");
+  check_gradients(grad_y, grad_state, p, op);
   const Tensor g = packed(grad_y);
   const std::optional<Tensor> gs = packed(grad_state);
   Tensor grad_x = torch::stable::empty_like(p.x);
   Tensor moments = torch::stable::new_empty(p.expansion, moments_size(p.shape));
   const std::vector<int64_t> nothing{0};
   Tensor moments_state = torch::stable::new_empty(p.expansion, gs.has_value() ? moments_size(p.shape) : nothing);
-  Device::backward(p, {g.const_data_ptr(), data_or_null<float>(gs), grad_x.mutable_data_ptr(),
-                       moments.mutable_data_ptr<float>(),
-                       gs.has_value() ? moments_state.mutable_data_ptr<float>() : nullptr});
+  Cpu::backward(p, {g.const_data_ptr(), data_or_null<float>(gs), grad_x.mutable_data_ptr(),
+                    moments.mutable_data_ptr<float>(),
+                    gs.has_value() ? moments_state.mutable_data_ptr<float>() : nullptr});
   return {grad_x, moments, moments_state};
 }
+#endif
+
+#if defined(FM_WITH_CUDA)
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> ema_scan_gradients(
+    Tensor grad_y, std::optional<Tensor> grad_state, Tensor x, Tensor log_decay, Tensor expansion, Tensor projection,
+    std::optional<Tensor> state, std::optional<Tensor> padding, std::optional<Tensor> reset, bool bidirectional,
+    bool shift, int64_t truncation) {
+  const char* op = "ema_scan_gradients";
+  const Packed p = pack(x, log_decay, expansion, projection, state, padding, reset, bidirectional, shift, truncation, op);
+  check_gradients(grad_y, grad_state, p, op);
+  const Tensor g = packed(grad_y);
+  const std::optional<Tensor> gs = packed(grad_state);
+  Tensor grad_x = like(p.x), by_decay = like(p.log_decay), by_expansion = like(p.expansion);
+  Tensor by_projection = like(p.projection), by_state = like(p.state ? *p.state : torch::stable::new_empty(p.x, {0}));
+  DeviceOf guard(p.x);
+  Tensor memory = Cuda::workspace(p, true);
+  const CudaCounters counters(p.x, ema_scan_counters(p.shape));
+  const EmaCoefficientGradients made{by_decay.mutable_data_ptr<float>(), by_expansion.mutable_data_ptr<float>(),
+                                     by_projection.mutable_data_ptr<float>(),
+                                     p.state ? by_state.mutable_data_ptr<float>() : nullptr, counters.memory};
+  check_cuda(op, ema_scan_backward_cuda(
+                     p.shape, p.coefficients(), p.inputs(),
+                     {g.const_data_ptr(), data_or_null<float>(gs), grad_x.mutable_data_ptr(), nullptr, nullptr}, made,
+                     memory.mutable_data_ptr(), current_stream(p.x)));
+  return {grad_x, by_decay, by_expansion, by_projection, by_state};
+}
+#endif
 
 template <class Device>
 std::tuple<Tensor, Tensor> ema_step(Tensor x, Tensor log_decay, Tensor expansion, Tensor projection,
@@ -239,7 +263,11 @@ FM_LIBRARY(m) {
   m.def(
       "ema_scan_backward(Tensor grad_y, Tensor? grad_state, Tensor x, Tensor log_decay, Tensor expansion, "
       "Tensor projection, Tensor? state, Tensor? padding_mask, Tensor? reset_mask, bool bidirectional, bool shift, "
-      "int truncation) -> (Tensor, Tensor, Tensor)");
+      "int truncation) -> (Tensor, Tensor, Tensor)");  // with sums over time, for CPUs
+  m.def(
+      "ema_scan_gradients(Tensor grad_y, Tensor? grad_state, Tensor x, Tensor log_decay, Tensor expansion, "
+      "Tensor projection, Tensor? state, Tensor? padding_mask, Tensor? reset_mask, bool bidirectional, bool shift, "
+      "int truncation) -> (Tensor, Tensor, Tensor, Tensor, Tensor)");  // for GPUs
   m.def(
       "ema_step(Tensor x, Tensor log_decay, Tensor expansion, Tensor projection, Tensor? omega, Tensor? state, "
       "bool activated) -> (Tensor, Tensor)");
@@ -252,7 +280,7 @@ FM_LIBRARY_IMPL_(FM_NAMESPACE, CompositeExplicitAutograd, m) {
 #if defined(FM_LIBRARY_CPU)
 FM_LIBRARY_CPU(m) {
   m.impl("ema_scan", TORCH_BOX(&fm::ema_scan<fm::Cpu>));
-  m.impl("ema_scan_backward", TORCH_BOX(&fm::ema_scan_backward<fm::Cpu>));
+  m.impl("ema_scan_backward", TORCH_BOX(&fm::ema_scan_backward));
   m.impl("ema_step", TORCH_BOX(&fm::ema_step<fm::Cpu>));
 }
 #endif
@@ -260,7 +288,7 @@ FM_LIBRARY_CPU(m) {
 #if defined(FM_WITH_CUDA)
 FM_LIBRARY_CUDA(m) {
   m.impl("ema_scan", TORCH_BOX(&fm::ema_scan<fm::Cuda>));
-  m.impl("ema_scan_backward", TORCH_BOX(&fm::ema_scan_backward<fm::Cuda>));
+  m.impl("ema_scan_gradients", TORCH_BOX(&fm::ema_scan_gradients));
   m.impl("ema_step", TORCH_BOX(&fm::ema_step<fm::Cuda>));
 }
 #endif

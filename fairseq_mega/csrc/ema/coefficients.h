@@ -5,8 +5,7 @@
 //   p     = sigmoid(alpha) beta                         for the complex EMA sigmoid(alpha)
 //   g     = eta / sqrt(N)                               for the complex EMA gamma / sqrt(N)
 //
-// Within, all is in double precision; no difference of large numbers is formed. The gradients of q, p, g and the state
-// come from the scan's sums over time, see ema_scan.h.
+// Within, all is in double precision; no difference of large numbers is formed.
 #include "ema/ema_scan.h"
 
 namespace fm {
@@ -25,18 +24,9 @@ struct EmaMadeCoefficients {  // as EmaCoefficients, to be written
   float *log_decay, *expansion, *projection;
 };
 
-struct EmaSums {
-  const float* moments;        // (4, B, K, N[, 2])
-  const float* moments_state;  // the same, or null
-  const float* state;          // (B, K, N[, 2]), or null
-};
-
-// Of a shape they read width, which is K here, n, complex, and for the sums batch.
+// Of a shape they read width, which is K here, n and complex.
 int ema_coefficients_cuda(const EmaShape&, const EmaLearned&, const EmaMadeCoefficients&, void* stream);
 int ema_coefficients_backward_cuda(const EmaShape&, const EmaLearned&, const EmaCoefficients& gradients,
                                    const EmaLearnedGradients&, void* stream);
-// grad_state is (B, K, N[, 2]), or null without a state.
-int ema_scan_gradients_cuda(const EmaShape&, const EmaCoefficients&, const EmaSums&, const EmaMadeCoefficients& gradients,
-                            float* grad_state, void* stream);
 
 }  // namespace fm

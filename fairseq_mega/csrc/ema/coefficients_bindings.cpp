@@ -7,9 +7,6 @@ FM_LIBRARY(m) {
   m.def(
       "ema_coefficients_backward(Tensor grad_log_decay, Tensor grad_expansion, Tensor grad_projection, Tensor alpha, "
       "Tensor delta, Tensor beta, Tensor eta) -> (Tensor, Tensor, Tensor, Tensor)");
-  m.def(
-      "ema_scan_gradients(Tensor moments, Tensor? state_moments, Tensor log_decay, Tensor expansion, "
-      "Tensor projection, Tensor? state) -> (Tensor, Tensor, Tensor, Tensor)");
 }
 
 #if defined(FM_WITH_CUDA)
@@ -107,44 +104,11 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> ema_coefficients_backward(Tensor grad
   return {grad_alpha, grad_delta, grad_beta, grad_eta};
 }
 
-std::tuple<Tensor, Tensor, Tensor, Tensor> ema_scan_gradients(Tensor moments, std::optional<Tensor> state_moments,
-                                                              Tensor log_decay, Tensor expansion, Tensor projection,
-                                                              std::optional<Tensor> state) {
-  const char* op = "ema_scan_gradients";
-  EmaShape shape = shape_of(expansion, log_decay.dim() == 3, op);
-  STD_TORCH_CHECK(moments.dim() == 4 + (shape.complex ? 1 : 0), op, ": moments must be (4, B, K, N), or with two parts");
-  shape.batch = moments.size(1);
-  const std::vector<int64_t> size{shape.width, shape.n};
-  const std::vector<int64_t> sums = with_parts({4, shape.batch, shape.width, shape.n}, shape);
-  const std::vector<int64_t> states = with_parts({shape.batch, shape.width, shape.n}, shape);
-  check(op, {{"expansion", &expansion, size},
-             {"log_decay", &log_decay, with_parts(size, shape)},
-             {"projection", &projection, with_parts(size, shape)},
-             {"moments", &moments, sums},
-             {"moments of the state", state_moments ? &*state_moments : &moments, sums}});
-  if (state) check(op, {{"state", &*state, states}, {"moments", &moments, sums}});
-  const Tensor m = packed(moments), l = packed(log_decay), e = packed(expansion), j = packed(projection);
-  const std::optional<Tensor> ms = packed(state_moments), s = packed(state);
-  Tensor grad_log_decay = like(l), grad_expansion = like(e), grad_projection = like(j);
-  Tensor grad_state = torch::stable::new_empty(e, state ? states : std::vector<int64_t>{0});
-  if (expansion.numel() > 0) {
-    DeviceOf guard(moments);
-    check_cuda(op, ema_scan_gradients_cuda(
-                       shape, {l.const_data_ptr<float>(), e.const_data_ptr<float>(), j.const_data_ptr<float>()},
-                       {m.const_data_ptr<float>(), data_or_null<float>(ms), data_or_null<float>(s)},
-                       {grad_log_decay.mutable_data_ptr<float>(), grad_expansion.mutable_data_ptr<float>(),
-                        grad_projection.mutable_data_ptr<float>()},
-                       state ? grad_state.mutable_data_ptr<float>() : nullptr, current_stream(moments)));
-  }
-  return {grad_log_decay, grad_expansion, grad_projection, grad_state};
-}
-
 }  // namespace
 }  // namespace fm
 
 FM_LIBRARY_CUDA(m) {
   m.impl("ema_coefficients", TORCH_BOX(&fm::ema_coefficients));
   m.impl("ema_coefficients_backward", TORCH_BOX(&fm::ema_coefficients_backward));
-  m.impl("ema_scan_gradients", TORCH_BOX(&fm::ema_scan_gradients));
 }
 #endif

@@ -87,85 +87,6 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// ---- gradients of the coefficients from the scan's sums ----
-
-struct Pair {
-  double re, im;
-};
-__device__ __forceinline__ Pair operator+(Pair a, Pair b) { return {a.re + b.re, a.im + b.im}; }
-__device__ __forceinline__ Pair operator*(Pair a, Pair b) {
-  return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
-}
-__device__ __forceinline__ Pair operator*(double a, Pair b) { return {a * b.re, a * b.im}; }
-__device__ __forceinline__ double real(double a) { return a; }
-__device__ __forceinline__ double real(Pair a) { return a.re; }
-
-__device__ __forceinline__ void load(const float* data, int64_t place, double& value) { value = data[place]; }
-__device__ __forceinline__ void load(const float* data, int64_t place, Pair& value) {
-  value = {data[2 * place], data[2 * place + 1]};
-}
-// torch's convention: the conjugate of the derivative
-__device__ __forceinline__ void store_gradient(float* data, int64_t place, double value) {
-  data[place] = static_cast<float>(value);
-}
-__device__ __forceinline__ void store_gradient(float* data, int64_t place, Pair value) {
-  data[2 * place] = static_cast<float>(value.re);
-  data[2 * place + 1] = static_cast<float>(-value.im);
-}
-__device__ __forceinline__ double decay(double log_decay) { return exp(log_decay); }
-__device__ __forceinline__ Pair decay(Pair log_decay) {
-  const double size = exp(log_decay.re);
-  return {size * cos(log_decay.im), size * sin(log_decay.im)};
-}
-
-// With M = sum_t x_t v_t and Z = sum_t x_t dv_t/dq: the gradient of p g is M, and that of g has the further term
-// state q v_0; the gradient of q is p g Z + g state (v_0 + q z_0). The sums of the final state add terms of the same
-// form with p in place of p g. T is double, or Pair for the complex EMA.
-template <class T>
-__global__ void __launch_bounds__(kThreads)
-    scan_gradients_kernel(EmaShape shape, EmaCoefficients c, EmaSums sums, EmaMadeCoefficients made, float* grad_state) {
-  const int64_t place = int64_t{blockIdx.x} * kThreads + threadIdx.x, size = shape.width * shape.n;
-  if (place >= size) return;
-  T log_decay, g;
-  load(c.log_decay, place, log_decay);
-  load(c.projection, place, g);
-  const T q = decay(log_decay);
-  const double p = c.expansion[place];
-  T by_p{}, by_g{}, by_q{};
-  for (int64_t b = 0; b < shape.batch; ++b) {
-    const auto sum = [&](const float* data, int which) {
-      T value;
-      load(data, (which * shape.batch + b) * size + place, value);
-      return value;
-    };
-    const T whole = sum(sums.moments, 0);
-    by_p = by_p + g * whole;
-    by_g = by_g + p * whole;
-    by_q = by_q + p * (g * sum(sums.moments, 1));
-    T by_state{}, state{};
-    if (sums.state) {
-      load(sums.state, b * size + place, state);
-      const T first = sum(sums.moments, 2);
-      by_g = by_g + state * (q * first);
-      by_q = by_q + g * (state * (first + q * sum(sums.moments, 3)));
-      by_state = g * (q * first);
-    }
-    if (sums.moments_state) {
-      by_p = by_p + sum(sums.moments_state, 0);
-      by_q = by_q + p * sum(sums.moments_state, 1);
-      if (sums.state) {
-        const T first = sum(sums.moments_state, 2);
-        by_q = by_q + state * (first + q * sum(sums.moments_state, 3));
-        by_state = by_state + q * first;
-      }
-    }
-    if (sums.state) store_gradient(grad_state, b * size + place, by_state);
-  }
-  store_gradient(made.log_decay, place, by_q * q);
-  made.expansion[place] = static_cast<float>(real(by_p));
-  store_gradient(made.projection, place, by_g);
-}
-
 unsigned blocks_of(int64_t threads) { return static_cast<unsigned>((threads + kThreads - 1) / kThreads); }
 
 }  // namespace
@@ -182,13 +103,6 @@ int ema_coefficients_backward_cuda(const EmaShape& shape, const EmaLearned& lear
   while (share < 32 && share < shape.n) share *= 2;
   FM_LAUNCH(blocks_of(shape.width * share), kThreads, 0, stream, coefficients_backward_kernel)
   (shape, learned, gradients, made, share);
-  return FM_LAST_ERROR();
-}
-
-int ema_scan_gradients_cuda(const EmaShape& shape, const EmaCoefficients& c, const EmaSums& sums,
-                            const EmaMadeCoefficients& gradients, float* grad_state, void* stream) {
-  const auto kernel = shape.complex ? scan_gradients_kernel<Pair> : scan_gradients_kernel<double>;
-  FM_LAUNCH(blocks_of(shape.width * shape.n), kThreads, 0, stream, kernel)(shape, c, sums, gradients, grad_state);
   return FM_LAST_ERROR();
 }
 

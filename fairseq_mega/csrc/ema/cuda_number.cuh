@@ -86,6 +86,31 @@ struct Exact<Complex> {
   __device__ Exact times(double factor) const { return {re * factor, im * factor}; }
 };
 
+// ---- numbers in double precision, which the gradients of coefficients are computed in ----
+
+struct Pair {
+  double re, im;
+};
+__device__ __forceinline__ Pair operator+(Pair a, Pair b) { return {a.re + b.re, a.im + b.im}; }
+__device__ __forceinline__ Pair operator*(Pair a, Pair b) {
+  return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
+}
+__device__ __forceinline__ Pair operator*(double a, Pair b) { return {a * b.re, a * b.im}; }
+__device__ __forceinline__ double real(double a) { return a; }
+__device__ __forceinline__ double real(Pair a) { return a.re; }
+__device__ __forceinline__ double wide(float a) { return a; }
+__device__ __forceinline__ Pair wide(Complex a) { return {a.re, a.im}; }
+__device__ __forceinline__ double wide(Exact<float> a) { return a.value; }
+__device__ __forceinline__ Pair wide(Exact<Complex> a) { return {a.re, a.im}; }
+// torch's convention: the conjugate of the derivative
+__device__ __forceinline__ void store_gradient(float* data, int64_t place, double value) {
+  data[place] = static_cast<float>(value);
+}
+__device__ __forceinline__ void store_gradient(float* data, int64_t place, Pair value) {
+  data[2 * place] = static_cast<float>(value.re);
+  data[2 * place + 1] = static_cast<float>(-value.im);
+}
+
 constexpr double kPi = 3.141592653589793;
 
 // q^steps where log_decay = log(q); q may be zero.

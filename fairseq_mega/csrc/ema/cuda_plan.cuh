@@ -10,8 +10,8 @@
 //
 // Elsewhere the sequence is cut into segments of one or more tiles (one where both directions are wanted), and there
 // are three launches: what each segment adds to the state (ema_scan_kernel with totals), the state that enters each
-// segment (ema_carry_kernel), the outputs (ema_scan_kernel). A second reading of x is the price. Sums over time go
-// through a fourth, ema_sum_kernel. Which it is to be: ema_division.h.
+// segment (ema_carry_kernel), the outputs (ema_scan_kernel). A second reading of x is the price. Which it is to be:
+// ema_division.h. In the gradient the last block of some channels adds up the sums over time of all of them.
 #include <algorithm>
 
 #include "ema/cuda_number.cuh"
@@ -68,12 +68,14 @@ struct EmaArguments {
   const bool* padding;
   const bool* reset;
   float* final_state;
-  float* moments;
-  float* moments_memory;
+  const float* incoming;  // for the gradient, the state before the first step; may be null
+  EmaCoefficientGradients made;
 
-  T* states;         // (batch, segments, 1 or 2, n, rows): the totals of segments, then what enters them, then sums;
+  T* states;         // (batch, segments, 1 or 2, n, rows): the totals of segments, then what enters them;
                      // with two walks (batch, tiles, 1 or 2, n, width): what enters the tiles of the second set
   T* memory_states;  // the same for the memory scan
+  T* sums[2];        // of blocks (batch, segments, 2, n, rows), also of the memory scan: sum_t x_t v_t, sum_t x_t z_t
+  T* first[2];       // (batch, 2, n, width): v_0 and z_0 where there is an incoming state
   T* records;        // record_bytes per block, unless they are in shared memory
   int* cuts;         // (batch, segments, 2): whether a past/future scan is cut anywhere in the segment
   bool* lag_ok;      // (batch, length): whether t - truncation is in the same document as t

@@ -69,6 +69,14 @@ int64_t lay_out(EmaArguments<T>& a, bool gradient, void* memory) {
     const int64_t of_tile = static_cast<int64_t>(gradient ? 2 : 1) * a.plan.n * a.plan.width;
     a.states = workspace.take<T>(a.shape.batch * a.plan.tiles_per_segment * of_tile);
   }
+  if (gradient) {
+    for (int memory = 0; memory < 2; ++memory) {
+      const bool stateless = a.shape.bidirectional || a.shape.truncation > 0;
+      if (memory && stateless) break;
+      a.sums[memory] = workspace.take<T>(a.shape.batch * a.plan.segments * 2 * table);
+      if (!stateless) a.first[memory] = workspace.take<T>(a.shape.batch * 2 * table);
+    }
+  }
   if (!a.plan.records_in_shared) a.records = workspace.take<T>(a.plan.blocks * a.plan.record_bytes / sizeof(T));
   if (a.shape.truncation > 0) a.lag_ok = workspace.take<bool>(a.shape.batch * a.shape.length);
   return workspace.used();
@@ -111,9 +119,6 @@ int run(EmaArguments<T> a, const EmaCoefficients& c, const EmaInputs& in, void* 
     FM_LAUNCH(blocks(a.shape.batch * table), kSmallBlock, 0, stream, ema_carry_kernel<T, kGradient>)(a);
   }
   if (const int error = ema_scan_launch<T, kGradient>(a, stream)) return error;
-  if (kGradient && segmented) {
-    FM_LAUNCH(blocks(a.shape.batch * table), kSmallBlock, 0, stream, ema_sum_kernel<T>)(a);
-  }
   return FM_LAST_ERROR();
 }
 
@@ -130,14 +135,14 @@ int forward(const EmaShape& shape, const EmaCoefficients& c, const EmaInputs& in
 
 template <class T>
 int backward(const EmaShape& shape, const EmaCoefficients& c, const EmaInputs& in, const EmaGradients& out,
-             void* workspace, void* stream) {
+             const EmaCoefficientGradients& made, void* workspace, void* stream) {
   EmaArguments<T> a = make_arguments<T>(shape, true);
   a.input = out.grad_y;
   a.x = in.x;
   a.output = out.grad_x;
   a.state = out.grad_final_state;
-  a.moments = out.moments;
-  a.moments_memory = out.moments_state;
+  a.incoming = in.state;
+  a.made = made;
   return run<T, true>(a, c, in, workspace, stream);
 }
 
@@ -166,11 +171,12 @@ int ema_scan_forward_cuda(const EmaShape& given, const EmaCoefficients& c, const
 }
 
 int ema_scan_backward_cuda(const EmaShape& given, const EmaCoefficients& c, const EmaInputs& in,
-                           const EmaGradients& out, void* workspace, void* stream) {
+                           const EmaGradients& out, const EmaCoefficientGradients& made, void* workspace,
+                           void* stream) {
   if (is_empty(given)) return 0;
   const EmaShape shape = effective(given);
-  return shape.complex ? backward<Complex>(shape, c, in, out, workspace, stream)
-                       : backward<float>(shape, c, in, out, workspace, stream);
+  return shape.complex ? backward<Complex>(shape, c, in, out, made, workspace, stream)
+                       : backward<float>(shape, c, in, out, made, workspace, stream);
 }
 
 }  // namespace fm

@@ -18,7 +18,7 @@
 // Steps of a piece are counted in the order of the scan. "Cut" means that nothing may pass from the step before.
 #include "ema/cuda_plan.cuh"
 #include "ema/cuda_rows.cuh"
-#include "common/launch.h"
+#include "common/last_block.cuh"
 
 namespace fm {
 
@@ -83,12 +83,6 @@ struct alignas(16) Four {
 };
 
 constexpr int kSlotFours = kSlotFloats / 4;  // of a thread
-
-// Place in (4, B, K, N).
-__device__ __forceinline__ int64_t moment_index(const EmaShape& shape, int part, int64_t sequence, int64_t row, int n) {
-  const int64_t rows = shape.bidirectional ? 2 * shape.width : shape.width;
-  return ((part * shape.batch + sequence) * rows + row) * shape.n + n;
-}
 
 template <class T, bool kGradient, bool kLag>
 class EmaScan {
@@ -381,7 +375,7 @@ class EmaScan {
       if (!kPlain && steps.cut(i)) clear(state);
       if (!kPlain && kShift && i == kSteps - 1 && first_steps) {  // the last against time
 #pragma unroll
-        for (int k = 0; k < kGroup; ++k) store_first(a.moments_memory, n + k, 0, state[k]);
+        for (int k = 0; k < kGroup; ++k) store_first(1, n + k, state[k]);
       }
       if (!kShift) advance(state, values, i);
 #pragma unroll
@@ -498,19 +492,15 @@ class EmaScan {
   }
 
   __device__ __forceinline__ void finish() {
-    const bool both = a.shape.bidirectional;
     if (a.totals) {
 #pragma unroll 1
       for (int i = 0; i < sets(); ++i) finish_totals(set(i));
     } else if (kGradient) {
 #pragma unroll 1
       for (int i = 0; i < sets(); ++i) finish_sums(set(i));
-      if (segment_ == 0) {
-        for_my_components([&](int n) {
-          store_first(a.moments, n, 0, both ? State{} : load(0, n));
-          if (both) store_first(a.moments, n, a.shape.width, State{});
-        });
-      }
+      if (segment_ == 0) for_my_components([&](int n) { store_first(0, n, load(0, n)); });
+      const int64_t blocks = a.shape.batch * a.plan.segments;
+      if (is_last_block(a.made.counters + blockIdx.x % (a.plan.width / kLanes), blocks)) write_gradients(blocks);
     } else if (a.final_state != nullptr && segment_ == a.plan.segments - 1) {
       for_my_components([&](int n) {
         if (!exists(n)) return;
@@ -530,29 +520,70 @@ class EmaScan {
   }
 
   __device__ __forceinline__ void finish_sums(const Set& set) {
-    T* partial = set.memory ? a.memory_states : a.states;
-    float* moments = set.memory ? a.moments_memory : a.moments;
-    const int64_t first_row = set.memory ? 0 : set.index * a.shape.width;
     for_my_components([&](int n) {
 #pragma unroll
       for (int part = 0; part < 2; ++part) {
-        const T sum = record(set.index, n, kSumValue + part);
-        if (a.plan.segments > 1) {
-          partial[segment_index(part, n, row(set))] = sum;
-        } else if (exists(n)) {
-          store_element(moments, moment_index(a.shape, part, sequence_, first_row + channel_, n), sum);
-        }
+        a.sums[set.memory][segment_index(part, n, row(set))] = record(set.index, n, kSumValue + part);
       }
     });
   }
 
   // v and z at the first step, zero where a document begins there.
-  __device__ __forceinline__ void store_first(float* moments, int n, int64_t row_offset, const State& state) const {
-    if (!exists(n)) return;
+  __device__ __forceinline__ void store_first(int memory, int n, const State& state) const {
+    if (a.incoming == nullptr) return;
     const bool discarded = a.reset != nullptr && a.reset[sequence_ * a.shape.length];
-    const int64_t row = row_offset + channel_;
-    store_element(moments, moment_index(a.shape, 2, sequence_, row, n), discarded ? T{} : state.v);
-    store_element(moments, moment_index(a.shape, 3, sequence_, row, n), discarded ? T{} : state.z);
+    a.first[memory][first_index(sequence_, 0, n)] = discarded ? T{} : state.v;
+    a.first[memory][first_index(sequence_, 1, n)] = discarded ? T{} : state.z;
+  }
+
+  // With M = sum_t x_t v_t and Z = sum_t x_t dv_t/dq: the gradient of p g is M, and that of g has the further term
+  // state q v_0; the gradient of q is p g Z + g state (v_0 + q z_0). The sums of the final state add terms of the same
+  // form with p in place of p g. All but M and Z is in double precision.
+  __device__ __forceinline__ void write_gradients(int64_t blocks) const {
+    const int scans = a.shape.bidirectional ? 2 : 1;
+#pragma unroll 1
+    for (int i = 0; i < scans; ++i) {
+      for_my_components([&](int n) {
+        if (!exists(n)) return;
+        const int64_t place = coefficient(set(i), n);
+        const T log_decay = element<T>(a.c.log_decay, place);
+        const auto q = wide(power(log_decay, 1)), g = wide(element<T>(a.c.projection, place));
+        const double p = a.c.expansion[place];
+        const State total = sum_of(0, n, row(set(i)), blocks);
+        auto by_p = g * wide(total.v), by_g = p * wide(total.v), by_q = p * (g * wide(total.z));
+        if (with_memory()) {
+          const State late = sum_of(1, n, channel_, blocks);
+          by_p = by_p + wide(late.v);
+          by_q = by_q + p * wide(late.z);
+        }
+#pragma unroll 1
+        for (int64_t b = 0; a.incoming != nullptr && b < a.shape.batch; ++b) {
+          const int64_t source = (b * a.shape.width + channel_) * a.shape.n + n;
+          const auto state = wide(element<T>(a.incoming, source));
+          const auto first = [&](int memory, int part) { return wide(a.first[memory][first_index(b, part, n)]); };
+          auto by_state = g * (q * first(0, 0));
+          by_g = by_g + state * (q * first(0, 0));
+          by_q = by_q + g * (state * (first(0, 0) + q * first(0, 1)));
+          if (with_memory()) {
+            by_state = by_state + q * first(1, 0);
+            by_q = by_q + state * (first(1, 0) + q * first(1, 1));
+          }
+          store_gradient(a.made.state, source, by_state);
+        }
+        store_gradient(a.made.log_decay, place, by_q * q);
+        a.made.expansion[place] = static_cast<float>(real(by_p));
+        store_gradient(a.made.projection, place, by_g);
+      });
+    }
+  }
+
+  __device__ __forceinline__ State sum_of(int memory, int n, int row, int64_t blocks) const {
+    const int64_t part = int64_t{a.plan.n} * a.plan.rows;
+    const T* from = a.sums[memory] + int64_t{n} * a.plan.rows + row;
+    State total;
+#pragma unroll 8
+    for (int64_t i = 0; i < blocks; ++i, from += 2 * part) total = both(total, {from[0], from[part]});
+    return total;
   }
 
   // ---- places ----
@@ -563,6 +594,9 @@ class EmaScan {
   }
   __device__ __forceinline__ int64_t tile_index(int part, int n) const {
     return (((int64_t{sequence_} * a.plan.tiles_per_segment + tile_) * kParts + part) * a.plan.n + n) * a.plan.width + channel_;
+  }
+  __device__ __forceinline__ int64_t first_index(int64_t sequence, int part, int n) const {
+    return ((sequence * 2 + part) * a.plan.n + n) * a.plan.width + channel_;
   }
   __device__ __forceinline__ int64_t state_index(int n) const {  // in (B, D, N)
     return (sequence_ * a.shape.width + channel_) * a.shape.n + n;

@@ -1,5 +1,5 @@
 #pragma once
-// The small kernels around ema_scan_kernel: borders of documents within reach, states over segments, sums over segments.
+// The small kernels around ema_scan_kernel: borders of documents within reach, and states over segments.
 #include "ema/cuda_plan.cuh"
 #include "ema/cuda_rows.cuh"
 #include "common/launch.h"
@@ -135,28 +135,6 @@ __global__ void __launch_bounds__(kSmallBlock) ema_carry_kernel(const __grid_con
   SegmentWalk<T, kGradient> walk(a, place);
   walk.carry_states();
   if (a.state != nullptr) walk.carry_memory();
-}
-
-// The first two moments: sums over the segments.
-template <class T>
-__global__ void __launch_bounds__(kSmallBlock) ema_sum_kernel(const __grid_constant__ EmaArguments<T> a) {
-  const Place place(a, a.shape.batch);
-  if (!place.exists) return;
-  const int64_t rows = a.shape.bidirectional ? 2 * a.shape.width : a.shape.width;
-  for (int part = 0; part < 2; ++part) {
-    T total{}, total_memory{};
-#pragma unroll 4
-    for (int i = 0; i < a.plan.segments; ++i) {
-      const int64_t segment = place.sequence * a.plan.segments + i;
-      const int64_t index = ((segment * 2 + part) * a.plan.n + place.n) * a.plan.rows + place.row;
-      total = add(total, a.states[index]);
-      if (a.state != nullptr) total_memory = add(total_memory, a.memory_states[index]);
-    }
-    const int64_t in_sequence = place.direction * a.shape.width + place.channel;
-    const int64_t row = (part * a.shape.batch + place.sequence) * rows + in_sequence;
-    store_element(a.moments, row * a.shape.n + place.n, total);
-    if (a.state != nullptr) store_element(a.moments_memory, row * a.shape.n + place.n, total_memory);
-  }
 }
 
 }  // namespace fm

@@ -15,7 +15,7 @@
 //              (and q^M = 0), so that a memory of no length leaves exactly nothing
 //
 // The gradient comes as sums over time from which the caller makes the gradients of q, p, g and the state
-// (ops/ema/native.py). With v_t = sum_{s >= t} q^(s-t) gy_s (the same document; truncated: s < t + M), z_t = dv_t/dq:
+// (ops/ema/native.py; on a GPU the kernel itself). With v_t = sum_{s >= t} q^(s-t) gy_s (the same document; truncated: s < t + M), z_t = dv_t/dq:
 //
 //   grad_x_t = sum_n Re(p g v_t), plus Re(p r_t) where the final state has a gradient G (and 0 where padded)
 //   moments       (4, B, K, N[, 2]): sum_t x_t v_t, sum_t x_t z_t, v_0, z_0
@@ -64,8 +64,15 @@ struct EmaGradients {
   const void* grad_y;             // (B, L, D), dtype
   const float* grad_final_state;  // (B, D, N[, 2]) or null
   void* grad_x;                   // (B, L, D), dtype
-  float* moments;                 // (4, B, K, N[, 2])
+  float* moments;                 // (4, B, K, N[, 2]); on a CPU, as is
   float* moments_state;           // the same shape; null where grad_final_state is
+};
+
+// On a GPU the last block makes the gradients of the coefficients and the state.
+struct EmaCoefficientGradients {
+  float *log_decay, *expansion, *projection;  // as EmaCoefficients
+  float* state;                               // (B, D, N[, 2]), where there is one
+  unsigned* counters;                         // zero, ema_scan_counters(shape) of them
 };
 
 // One step for decoding, fused with the skip and with the SiLU of MEGA's EMA sub-layer:
@@ -91,8 +98,9 @@ void ema_step_cpu(const EmaShape&, const EmaCoefficients&, const EmaStep&);
 int64_t ema_scan_workspace_cuda(const EmaShape& shape, bool backward);
 int ema_scan_forward_cuda(const EmaShape&, const EmaCoefficients&, const EmaInputs&, const EmaOutputs&,
                           void* workspace, void* stream);
+inline int64_t ema_scan_counters(const EmaShape& shape) { return (shape.width + 31) / 32; }
 int ema_scan_backward_cuda(const EmaShape&, const EmaCoefficients&, const EmaInputs&, const EmaGradients&,
-                           void* workspace, void* stream);
+                           const EmaCoefficientGradients&, void* workspace, void* stream);
 int ema_step_cuda(const EmaShape&, const EmaCoefficients&, const EmaStep&, void* stream);
 
 }  // namespace fm

@@ -1,8 +1,8 @@
 """The damped EMA as a scan over time by the compiled kernels: the Python half of the operators.
 
-The kernels work on real tensors; complex numbers are a last axis of two. The kernels return the gradient as a few sums
-over time ("moments", see csrc/ema/ema_scan.h), from which a kernel on a GPU, or :func:`_coefficient_gradients`,
-computes the coefficients'.
+The kernels work on real tensors; complex numbers are a last axis of two. The kernels for CPUs return the gradient as a
+few sums over time ("moments", see csrc/ema/ema_scan.h), from which :func:`_coefficient_gradients` computes the
+coefficients'; a kernel for GPUs does so by itself.
 """
 
 from typing import Any, Optional, Tuple
@@ -13,7 +13,7 @@ from torch import Tensor
 from fairseq_mega.ops.common import native
 from fairseq_mega.ops.common.operations import average_operations, count
 
-from .coefficients import EMACoefficients, has_kernels
+from .coefficients import EMACoefficients
 
 
 def ema_native(
@@ -169,30 +169,23 @@ def _register(namespace: str) -> None:
         y = torch.empty_like(x, memory_format=torch.contiguous_format)
         return y, _states(x.unsqueeze(1), log_decay, expansion, False)
 
-    def fake_gradients(moments: Tensor, state_moments: Any, *tensors: Optional[Tensor]) -> Any:
-        return tuple(moments.new_empty(0 if tensor is None else tensor.shape) for tensor in tensors)
+    def fake_gradients(grad_y: Tensor, grad_state: Any, *inputs: Any) -> Any:
+        return tuple(grad_y.new_empty(0) if tensor is None else tensor.new_empty(tensor.shape) for tensor in inputs[:5])
 
     def backward(ctx: Any, grad_y: Optional[Tensor], grad_final_state: Optional[Tensor]) -> Any:
-        x, log_decay, expansion, projection, state, padding_mask, reset_mask = ctx.saved_tensors
+        saved = ctx.saved_tensors
+        x, log_decay, expansion, projection, state, *_ = saved
         if grad_y is None:
             grad_y = torch.zeros_like(x)
         if ctx.options[0]:  # bidirectional: the final state is an empty tensor
             grad_final_state = None
-        grad_x, moments, state_moments = operators.ema_scan_backward(
-            grad_y,
-            grad_final_state,
-            x,
-            log_decay,
-            expansion,
-            projection,
-            state,
-            padding_mask,
-            reset_mask,
-            *ctx.options,
-        )
-        sums = (moments, None if grad_final_state is None else state_moments)
-        gradients_of = operators.ema_scan_gradients if has_kernels(moments) else _coefficient_gradients
-        *coefficients, grad_state = gradients_of(*sums, log_decay, expansion, projection, state)
+        given = (grad_y, grad_final_state, *saved, *ctx.options)
+        if native.has_kernel("ema_scan_gradients", x.device):
+            grad_x, *coefficients, grad_state = operators.ema_scan_gradients(*given)
+        else:
+            grad_x, moments, of_state = operators.ema_scan_backward(*given)
+            sums = (moments, None if grad_final_state is None else of_state)
+            *coefficients, grad_state = _coefficient_gradients(*sums, log_decay, expansion, projection, state)
         return grad_x, *coefficients, None if state is None else grad_state, None, None, None, None, None
 
     torch.library.register_fake(f"{namespace}::ema_scan")(fake_scan)
@@ -210,6 +203,9 @@ def _states(x: Tensor, log_decay: Tensor, expansion: Tensor, bidirectional: bool
 native.register(_register)
 count(
     ema_scan=lambda x, *rest: x[0] * average_operations(x[2], x[1]),
-    ema_scan_backward=lambda grad_y, grad_state, x, *rest: 2 * x[0] * average_operations(x[2], x[1]),
+    **dict.fromkeys(
+        ("ema_scan_backward", "ema_scan_gradients"),
+        lambda grad_y, grad_state, x, *rest: 2 * x[0] * average_operations(x[2], x[1]),
+    ),
     ema_step=lambda x, *rest: x[0] * average_operations(x[1], 1),
 )

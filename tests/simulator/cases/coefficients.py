@@ -1,10 +1,9 @@
 """Cases of the EMA's coefficients, and of their gradients."""
 
 import math
-from typing import Any, Iterator, List
+from typing import Iterator
 
 import torch
-from torch import Tensor
 
 from tests.simulator.cases.case import Case, Results, exact, normal, ops, with_gradients
 
@@ -19,12 +18,6 @@ def cases() -> Iterator[Case]:
         (9, 4, True),
     ):
         yield coefficients_case(rows, n, is_complex)
-        for state, end in ((False, False), (False, True), (True, False), (True, True)):
-            yield gradients_case(3, rows, n, is_complex, state, end)
-
-
-def with_angle(tensor: Tensor, is_complex: bool) -> Tensor:
-    return torch.view_as_complex(tensor) if is_complex else tensor
 
 
 def coefficients_case(rows: int, n: int, is_complex: bool) -> Case:
@@ -56,35 +49,3 @@ def coefficients_case(rows: int, n: int, is_complex: bool) -> Case:
         return {**made, **named, "slowest decay, scaled": slow}
 
     return Case(f"EMA coefficients ({rows}, {n}) complex {is_complex}", run, wanted)
-
-
-def gradients_case(batch: int, rows: int, n: int, is_complex: bool, state: bool, end: bool) -> Case:
-    """The gradients of coefficients and state from random sums, as those of an expression with these derivatives."""
-    parts = (2,) if is_complex else ()
-    moments, end_moments = (normal(seed, 4, batch, rows, n, *parts) for seed in (1, 2))
-    given = {"log decay": -normal(3, rows, n, *parts).abs(), "expansion": normal(4, rows, n)}
-    given.update(projection=normal(5, rows, n, *parts))
-    given.update({"state": normal(6, batch, rows, n, *parts)} if state else {})
-    leaves = exact(given)
-    log_decay, g, *h = (with_angle(leaves[name], is_complex) for name in leaves if name != "expansion")
-    q, p = torch.exp(log_decay), leaves["expansion"]
-    change = q - q.detach()
-
-    def terms(factor: Any, sums: Tensor, before: List[Tensor]) -> Tensor:
-        whole, slope, first, first_slope = with_angle(sums.double(), is_complex)
-        total = (p * factor * (whole + change * slope)).sum()
-        at = q.detach()
-        return total + sum(
-            (state * factor * (at * first + change * (first + at * first_slope))).sum() for state in before
-        )
-
-    total = terms(g, moments, h) + (terms(1.0, end_moments, h) if end else 0)
-    found = torch.autograd.grad(total.real if is_complex else total, list(leaves.values()))
-    wanted = {f"gradient of {name}": value for name, value in zip(leaves, found)}
-
-    def run() -> Results:
-        tensors = [given[name] for name in ("log decay", "expansion", "projection")]
-        found = ops().ema_scan_gradients(moments, end_moments if end else None, *tensors, given.get("state"))
-        return {f"gradient of {name}": value for name, value in zip(given, found)}
-
-    return Case(f"EMA gradients ({batch}, {rows}, {n}) complex {is_complex} state {state} end {end}", run, wanted)

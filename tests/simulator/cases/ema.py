@@ -6,7 +6,7 @@ from typing import Any, Dict, Iterator, NamedTuple
 import torch
 from torch import Tensor
 
-from tests.simulator.cases.case import Case, Results, ops
+from tests.simulator.cases.case import Case, Results, exact, ops, with_gradients
 
 
 class Call(NamedTuple):
@@ -28,16 +28,14 @@ class Call(NamedTuple):
 
 def ema_by_definition(call: Call, given: Dict[str, Any]) -> Results:
     """The operators' results by name, in float64."""
+    learned = ("x", "log_decay", "expansion", "projection", "state")
+    leaves = exact({name: given[name] for name in learned if given[name] is not None})
 
-    def exact(name: str) -> Tensor:
-        tensor = given[name].double()
-        return torch.view_as_complex(tensor) if call.complex else tensor.to(torch.complex128)
+    def number(name: str) -> Tensor:
+        return torch.view_as_complex(leaves[name]) if call.complex else leaves[name].to(torch.complex128)
 
-    length, width, rows = call.length, call.width, given["expansion"].size(0)
-    real_log = given["log_decay"].double()
-    log_q = torch.view_as_complex(real_log) if call.complex else real_log.to(torch.complex128)
-    q, p, g = log_q.exp(), given["expansion"].double().to(torch.complex128), exact("projection")
-    x, grad_y = given["x"].double(), given["grad_y"].double()
+    length, width = call.length, call.width
+    log_q, p, g, x = number("log_decay"), leaves["expansion"].to(torch.complex128), number("projection"), leaves["x"]
     if given["padding"] is not None:
         x = x.masked_fill(given["padding"].unsqueeze(-1), 0.0)
     reset = given["reset"] if given["reset"] is not None else torch.zeros(call.batch, length, dtype=torch.bool)
@@ -45,57 +43,37 @@ def ema_by_definition(call: Call, given: Dict[str, Any]) -> Results:
     same = document.unsqueeze(2) == document.unsqueeze(1)  # (B, t, s)
     behind = torch.arange(length).unsqueeze(1) - torch.arange(length)
     y = torch.zeros(call.batch, length, width, dtype=torch.complex128)
-    grad_x = torch.zeros_like(y)
-    moments = torch.zeros(4, call.batch, rows, call.n, dtype=torch.complex128)
-    found: Results = {}
+    made: Results = {}
     for future in range(2 if call.bidirectional else 1):
         some = slice(future * width, (future + 1) * width)
         lag = -behind - int(call.shift) if future else behind
         reach = (lag >= 0) & (lag < (call.truncation or length + 1))
         weight = (same & reach).to(torch.complex128)
-        lag = lag.clamp(min=0)
-        power = torch.exp(log_q[some].unsqueeze(-1).unsqueeze(-1) * lag)  # (D, N, t, s)
-        slope = lag * torch.exp(log_q[some].unsqueeze(-1).unsqueeze(-1) * (lag - 1))
-        c = p[some] * g[some]
-        y += torch.einsum("dnts,dn,bts,bsd->btd", power, c, weight, x.to(c.dtype))
-        v = torch.einsum("bts,btd,dnts->bsdn", weight, grad_y.to(c.dtype), power)
-        z = torch.einsum("bts,btd,dnts->bsdn", weight, grad_y.to(c.dtype), slope)
-        grad_x += torch.einsum("bsdn,dn->bsd", v, c)
-        moments[0, :, some] = torch.einsum("bsdn,bsd->bdn", v, x.to(c.dtype))
-        moments[1, :, some] = torch.einsum("bsdn,bsd->bdn", z, x.to(c.dtype))
-        if not call.bidirectional:
-            moments[2, ~reset[:, 0]], moments[3, ~reset[:, 0]] = v[~reset[:, 0], 0], z[~reset[:, 0], 0]
+        power = torch.exp(log_q[some].unsqueeze(-1).unsqueeze(-1) * lag.clamp(min=0))  # (D, N, t, s)
+        y = y + torch.einsum("dnts,dn,bts,bsd->btd", power, p[some] * g[some], weight, x.to(p.dtype))
     steps = torch.arange(length)
-    if not call.bidirectional:
+    if not call.bidirectional and call.truncation == 0:
         to_end = torch.exp(log_q.unsqueeze(-1) * (length - 1 - steps))  # (D, N, s)
         last = same[:, -1].to(torch.complex128)
-        final = torch.einsum("bs,dns,bsd->bdn", last, to_end, x.to(torch.complex128)) * p
-        alive = document == 0
+        final = torch.einsum("bs,dns,bsd->bdn", last, to_end, x.to(p.dtype)) * p
         if call.state:
-            h, late = exact("state"), exact("grad_state").conj()
-            y += torch.einsum("bt,dnt,dn,bdn->btd", alive.to(p.dtype), q.unsqueeze(-1) * to_end.flip(-1), g, h)
+            h, alive = number("state"), document == 0
+            after = torch.exp(log_q.unsqueeze(-1) * (steps + 1))
+            y = y + torch.einsum("bt,dnt,dn,bdn->btd", alive.to(p.dtype), after, g, h)
             final = final + torch.exp(log_q * length) * h * alive[:, -1, None, None]
-            r = torch.einsum("bs,dns,bdn->bsdn", last, to_end, late)
-            by_q = torch.exp(log_q.unsqueeze(-1) * (length - 2 - steps)) * (length - 1 - steps)
-            dr = torch.einsum("bs,dns,bdn->bsdn", last, by_q, late)
-            grad_x += torch.einsum("bsdn,dn->bsd", r, p)
-            kept = (~reset[:, 0]).to(p.dtype)[:, None, None]
-            sums = (torch.einsum("bsdn,bsd->bdn", part, x.to(p.dtype)) for part in (r, dr))
-            for i, part in enumerate((*sums, r[:, 0] * kept, dr[:, 0] * kept)):
-                found[f"moments of the state {i}"] = part
-        if call.truncation == 0:
-            found["final state"] = final
-        h = exact("state") if call.state else torch.zeros_like(final)
-        raw = given["x"][:, 0].double()
-        after = q * h + p * raw.unsqueeze(-1)
+        made["final state"] = as_stored(call, final)
+    made["y"] = y.real
+    grads = {"y": given["grad_y"]}
+    if call.state:
+        grads["final state"] = given["grad_state"]
+    found = with_gradients(made, grads, leaves)
+    if not call.bidirectional:
+        h, raw = number("state") if call.state else torch.zeros_like(g), leaves["x"][:, 0]
+        after = log_q.exp() * h + p * raw.unsqueeze(-1)
         step = (g * after).sum(-1).real + torch.linspace(-1, 1, width).double() * raw
-        found["step"], found["step's state"] = step * torch.sigmoid(step), after
-        found["step without SiLU"] = step
-    if given["padding"] is not None:
-        grad_x = grad_x.masked_fill(given["padding"].unsqueeze(-1), 0.0)
-    found.update({f"moments {i}": part for i, part in enumerate(moments)})
-    found.update({"y": y.real, "gradient of x": grad_x.real})
-    return {name: as_stored(call, value) for name, value in found.items()}
+        made = {"step": step * torch.sigmoid(step), "step's state": as_stored(call, after), "step without SiLU": step}
+        found.update({name: value.detach() for name, value in made.items()})
+    return found
 
 
 def as_stored(call: Call, value: Tensor) -> Tensor:
@@ -171,10 +149,10 @@ def run_kernels(call: Call, given: Dict[str, Any]) -> Results:
     shared = [given[name] for name in ("x", "log_decay", "expansion", "projection", "state", "padding", "reset")]
     options = (call.bidirectional, call.shift, call.truncation)
     y, final_state = ops().ema_scan(*shared, *options)
-    grad_x, moments, moments_state = ops().ema_scan_backward(given["grad_y"], given["grad_state"], *shared, *options)
-    found = {"y": y, "final state": final_state, "gradient of x": grad_x}
-    for name, sums in (("moments", moments), ("moments of the state", moments_state)):
-        found.update({f"{name} {i}": part for i, part in enumerate(sums) if sums.numel() > 0})
+    found = {"y": y, "final state": final_state}
+    names = ("x", "log_decay", "expansion", "projection", "state")
+    gradients = ops().ema_scan_gradients(given["grad_y"], given["grad_state"], *shared, *options)
+    found.update({f"gradient of {name}": value for name, value in zip(names, gradients)})
     if not call.bidirectional:
         omega = torch.linspace(-1, 1, call.width)
         coefficients = (given["log_decay"], given["expansion"], given["projection"])
