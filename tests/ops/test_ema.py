@@ -8,7 +8,7 @@ import math
 import pytest
 import torch
 
-from fairseq_mega.ops.ema import ema_coefficients, ema_kernel, gated_ema_step
+from fairseq_mega.ops.ema import ema_coefficients, ema_kernel, gated_ema, gated_ema_step
 from fairseq_mega.ops.ema.coefficients import power_tables
 from tests.ops.ema_cases import (
     BATCH,
@@ -325,6 +325,51 @@ def test_one_fused_step(kernel_device, dtype, fresh, activated):
     assert out.dtype == dtype
     assert_close("output", out.cpu(), want, want.to(dtype))
     assert_close("state", state.cpu(), last)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("activated", [False, True])
+@pytest.mark.parametrize("mode, padded", [("causal", False), ("carried", False), ("carried", True), ("shifted", True)])
+def test_what_follows_the_scan(kernel_device, mode, padded, activated, dtype):
+    """The skip connection and the SiLU, in the scan's kernel on a GPU."""
+    tensors, options = case(mode, 150, batch=ROWS)
+    tensors["omega"] = torch.randn(WIDTH, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
+    if padded:
+        options["padding_mask"] = padding(150)
+
+    def outputs(tensors, path, dtype, device="cpu"):
+        rounded = {
+            name: tensor.to(device, tensor.dtype if name == "state" else dtype) for name, tensor in tensors.items()
+        }
+        inputs = {name: tensor.detach().requires_grad_() for name, tensor in rounded.items()}
+        given = {name: value.to(device) if name == "padding_mask" else value for name, value in options.items()}
+        y, state = gated_ema(
+            inputs["x"],
+            coefficients_of(inputs),
+            inputs["omega"],
+            activated=activated,
+            state=inputs.get("state"),
+            path=path,
+            **given,
+        )
+        if padded:  # outputs at padding inside a row have no meaning
+            y = y.masked_fill(given["padding_mask"].unsqueeze(-1), 0.0)
+        found = {"y": y} if state is None else {"y": y, "state": state}
+        of = torch.cat([value.flatten().to(y.dtype if state is None else state.dtype) for value in found.values()])
+        made = gradients(of, inputs)
+        return {**found, **{f"gradient of {name}": value for name, value in made.items()}}
+
+    rounded = {name: tensor.to(dtype) for name, tensor in tensors.items()}
+    if "state" in rounded:
+        rounded["state"] = rounded["state"].float()
+    exact = {name: tensor.double() for name, tensor in rounded.items()}
+    want, baseline = outputs(exact, "reference", torch.float64), outputs(rounded, "reference", dtype)
+    found = outputs(rounded, "native", dtype, kernel_device)
+    for name, value in want.items():
+        got = (
+            found[name].detach().to("cpu", dtype)
+        )  # the argument of the SiLU is rounded, and so the gradient of the state
+        assert_close(name, got, value.detach(), baseline[name].detach(), GRADIENT_FACTOR)
 
 
 @pytest.mark.parametrize("kind", ["real", "complex"])

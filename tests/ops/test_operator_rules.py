@@ -8,6 +8,8 @@ import torch
 
 from fairseq_mega.ops.activation import silu
 from fairseq_mega.ops.common import native
+from fairseq_mega.ops.ema import EMACoefficients
+from fairseq_mega.ops.ema.native import Gate, ema_native
 from fairseq_mega.ops.fft_conv import ring_convolution
 from fairseq_mega.ops.gate import gated_residual
 from tests.ops import calls
@@ -56,6 +58,8 @@ def recorded(kernel_device, monkeypatch) -> Dict[str, List[Arguments]]:
         calls.run_norms(torch.float32)
         x, update, bias = calls.draw(2, 5, 7), calls.draw(2, 5, 7), calls.draw(7)
         calls.backward(silu(x, bias=bias, path="native"), gated_residual(x, update, x, bias=bias, path="native"))
+        coefficients = EMACoefficients(-torch.rand(7, 3), *torch.randn(2, 7, 3))
+        calls.backward(ema_native(x, coefficients, gate=Gate(bias, True, 0.1))[0])
         calls.run_ema_steps()
         calls.backward(ring_convolution(calls.draw(2, 5, 4), torch.randn(4, 32).requires_grad_()))
     return found.kept
@@ -98,8 +102,9 @@ FREE = {
     ),
 }
 # Tensors that a CPU is never given: its attention writes over its inputs, MEGALODON's output has no bias, dropout has a
-# kernel of its own, and linear maps add their biases.
+# kernel of its own, linear maps add their biases, and what follows the EMA's scan is another operator.
 UNUSED = {
+    *(("ema_scan", "omega"), ("ema_scan", "seed")),
     *(("attention_weights_", "weights"), ("normalized_attention_step", "output_bias")),
     *(("attention_weights_backward_", "weights"), ("attention_weights_backward_", "grad_logits")),
     *(("silu", "seed"), ("silu_backward", "seed")),

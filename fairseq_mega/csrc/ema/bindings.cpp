@@ -86,6 +86,25 @@ Packed pack(const Tensor& x, const Tensor& log_decay, const Tensor& expansion, c
           packed(state),  packed(padding),   packed(reset),     shape};
 }
 
+// What follows the scan on a GPU, kept alive for the duration of a call.
+struct Gate {
+  std::optional<Tensor> omega;
+  EmaGate gate;
+
+  Gate(const std::optional<Tensor>& weight, const std::optional<Tensor>& seed, double p, bool activated,
+       const Packed& of, const char* op)
+      : omega(packed(weight)) {
+    check_devices(op, {{"x", of.x}, {"omega", weight}, {"seed", seed}});
+    STD_TORCH_CHECK(omega || !(activated || seed), op, ": a SiLU or dropout belongs to an omega");
+    if (!omega) return;
+    check_float32(*omega, op, "omega");
+    STD_TORCH_CHECK(omega->dim() == 1 && omega->size(0) == of.shape.width, op, ": omega must be (D,)");
+    gate.omega = omega->const_data_ptr<float>();
+    gate.activated = activated;
+    if (seed) gate.dropping = dropping_of(*seed, p, op);
+  }
+};
+
 std::vector<int64_t> state_size(const EmaShape& shape) {
   if (shape.bidirectional) return {0};
   std::vector<int64_t> size{shape.batch, shape.width, shape.n};
@@ -94,7 +113,8 @@ std::vector<int64_t> state_size(const EmaShape& shape) {
 }
 
 struct Cpu {
-  static void forward(const Packed& p, const EmaOutputs& out) {
+  static void forward(const Packed& p, const EmaGate& gate, const EmaOutputs& out) {
+    STD_TORCH_CHECK(!gate.omega, "ema_scan: what follows the scan has a kernel for GPUs only");
     torch::stable::parallel_for(0, ema_scan_tasks_cpu(p.shape), 1, [&](int64_t begin, int64_t end) {
       ema_scan_forward_cpu(p.shape, p.coefficients(), p.inputs(), out, begin, end);
     });
@@ -115,10 +135,10 @@ struct Cuda {
     const int64_t bytes = std::max<int64_t>(ema_scan_workspace_cuda(p.shape, backward), 4);
     return torch::stable::new_empty(p.expansion, {(bytes + 3) / 4});
   }
-  static void forward(const Packed& p, const EmaOutputs& out) {
+  static void forward(const Packed& p, const EmaGate& gate, const EmaOutputs& out) {
     DeviceOf guard(p.x);
     Tensor memory = workspace(p, false);
-    const int error = ema_scan_forward_cuda(p.shape, p.coefficients(), p.inputs(), out, memory.mutable_data_ptr(),
+    const int error = ema_scan_forward_cuda(p.shape, p.coefficients(), p.inputs(), gate, out, memory.mutable_data_ptr(),
                                             current_stream(p.x));
     check_cuda("ema_scan", error);
   }
@@ -131,16 +151,22 @@ struct Cuda {
 #endif
 
 template <class Device>
-std::tuple<Tensor, Tensor> ema_scan(Tensor x, Tensor log_decay, Tensor expansion, Tensor projection,
-                                    std::optional<Tensor> state, std::optional<Tensor> padding,
-                                    std::optional<Tensor> reset, bool bidirectional, bool shift, int64_t truncation) {
-  const Packed p = pack(x, log_decay, expansion, projection, state, padding, reset, bidirectional, shift, truncation,
-                        "ema_scan");
+std::tuple<Tensor, Tensor, Tensor> ema_scan(Tensor x, Tensor log_decay, Tensor expansion, Tensor projection,
+                                            std::optional<Tensor> state, std::optional<Tensor> padding,
+                                            std::optional<Tensor> reset, std::optional<Tensor> omega,
+                                            std::optional<Tensor> seed, double p_drop, bool activated, bool keep_sum,
+                                            bool bidirectional, bool shift, int64_t truncation) {
+  const char* op = "ema_scan";
+  const Packed p = pack(x, log_decay, expansion, projection, state, padding, reset, bidirectional, shift, truncation, op);
+  Gate gate(omega, seed, p_drop, activated, p, op);
+  const bool keeps = activated && keep_sum;
+  Tensor sum = keeps ? torch::stable::empty_like(p.x) : torch::stable::new_empty(p.x, {0});
+  if (keeps) gate.gate.sum = sum.mutable_data_ptr();
   Tensor y = torch::stable::empty_like(p.x);
   Tensor final_state = torch::stable::new_empty(p.expansion, state_size(p.shape));
   float* end = p.shape.bidirectional ? nullptr : final_state.mutable_data_ptr<float>();
-  Device::forward(p, {y.mutable_data_ptr(), end});
-  return {y, final_state};
+  Device::forward(p, gate.gate, {y.mutable_data_ptr(), end});
+  return {y, final_state, sum};
 }
 
 void check_gradients(const Tensor& grad_y, const std::optional<Tensor>& grad_state, const Packed& p, const char* op) {
@@ -181,28 +207,38 @@ std::tuple<Tensor, Tensor, Tensor> ema_scan_backward(Tensor grad_y, std::optiona
 #endif
 
 #if defined(FM_WITH_CUDA)
-std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> ema_scan_gradients(
-    Tensor grad_y, std::optional<Tensor> grad_state, Tensor x, Tensor log_decay, Tensor expansion, Tensor projection,
-    std::optional<Tensor> state, std::optional<Tensor> padding, std::optional<Tensor> reset, bool bidirectional,
-    bool shift, int64_t truncation) {
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> ema_scan_gradients(
+    Tensor grad_y, std::optional<Tensor> grad_state, Tensor sum, Tensor x, Tensor log_decay, Tensor expansion,
+    Tensor projection, std::optional<Tensor> state, std::optional<Tensor> padding, std::optional<Tensor> reset,
+    std::optional<Tensor> omega, std::optional<Tensor> seed, double p_drop, bool activated, bool keep_sum,
+    bool bidirectional, bool shift, int64_t truncation) {
   const char* op = "ema_scan_gradients";
   const Packed p = pack(x, log_decay, expansion, projection, state, padding, reset, bidirectional, shift, truncation, op);
   check_gradients(grad_y, grad_state, p, op);
-  const Tensor g = packed(grad_y);
+  Gate gate(omega, seed, p_drop, activated, p, op);
+  STD_TORCH_CHECK(!(omega && padding && grad_state), op, ": with padding, no final state has what follows the scan");
+  const Tensor g = packed(grad_y), nothing = torch::stable::new_empty(p.x, {0});
+  check_devices(op, {{"x", p.x}, {"sum", sum}});
+  STD_TORCH_CHECK(sum.scalar_type() == p.x.scalar_type() && (!activated || (keep_sum && same_shape(sum, p.x))), op,
+                  ": sum must be what ema_scan has kept");
+  Tensor argument = packed(sum);
+  if (activated) gate.gate.sum = argument.mutable_data_ptr();
   const std::optional<Tensor> gs = packed(grad_state);
   Tensor grad_x = like(p.x), by_decay = like(p.log_decay), by_expansion = like(p.expansion);
-  Tensor by_projection = like(p.projection), by_state = like(p.state ? *p.state : torch::stable::new_empty(p.x, {0}));
+  Tensor by_projection = like(p.projection), by_state = like(p.state ? *p.state : nothing);
+  Tensor by_omega = like(gate.omega ? *gate.omega : nothing);
   DeviceOf guard(p.x);
   Tensor memory = Cuda::workspace(p, true);
   const CudaCounters counters(p.x, ema_scan_counters(p.shape));
   const EmaCoefficientGradients made{by_decay.mutable_data_ptr<float>(), by_expansion.mutable_data_ptr<float>(),
                                      by_projection.mutable_data_ptr<float>(),
-                                     p.state ? by_state.mutable_data_ptr<float>() : nullptr, counters.memory};
+                                     p.state ? by_state.mutable_data_ptr<float>() : nullptr,
+                                     omega ? by_omega.mutable_data_ptr<float>() : nullptr, counters.memory};
   check_cuda(op, ema_scan_backward_cuda(
-                     p.shape, p.coefficients(), p.inputs(),
+                     p.shape, p.coefficients(), p.inputs(), gate.gate,
                      {g.const_data_ptr(), data_or_null<float>(gs), grad_x.mutable_data_ptr(), nullptr, nullptr}, made,
                      memory.mutable_data_ptr(), current_stream(p.x)));
-  return {grad_x, by_decay, by_expansion, by_projection, by_state};
+  return {grad_x, by_decay, by_expansion, by_projection, by_state, by_omega};
 }
 #endif
 
@@ -259,15 +295,17 @@ FM_LIBRARY(m) {
       "(int units, int tiles, int tiles_per_segment, int segments)");
   m.def(
       "ema_scan(Tensor x, Tensor log_decay, Tensor expansion, Tensor projection, Tensor? state, Tensor? padding_mask, "
-      "Tensor? reset_mask, bool bidirectional, bool shift, int truncation) -> (Tensor, Tensor)");
+      "Tensor? reset_mask, Tensor? omega, Tensor? seed, float p, bool activated, bool keep_sum, bool bidirectional, "
+      "bool shift, int truncation) -> (Tensor, Tensor, Tensor)");
   m.def(
       "ema_scan_backward(Tensor grad_y, Tensor? grad_state, Tensor x, Tensor log_decay, Tensor expansion, "
       "Tensor projection, Tensor? state, Tensor? padding_mask, Tensor? reset_mask, bool bidirectional, bool shift, "
       "int truncation) -> (Tensor, Tensor, Tensor)");  // with sums over time, for CPUs
   m.def(
-      "ema_scan_gradients(Tensor grad_y, Tensor? grad_state, Tensor x, Tensor log_decay, Tensor expansion, "
-      "Tensor projection, Tensor? state, Tensor? padding_mask, Tensor? reset_mask, bool bidirectional, bool shift, "
-      "int truncation) -> (Tensor, Tensor, Tensor, Tensor, Tensor)");  // for GPUs
+      "ema_scan_gradients(Tensor grad_y, Tensor? grad_state, Tensor sum, Tensor x, Tensor log_decay, Tensor expansion, "
+      "Tensor projection, Tensor? state, Tensor? padding_mask, Tensor? reset_mask, Tensor? omega, Tensor? seed, float p, "
+      "bool activated, bool keep_sum, bool bidirectional, bool shift, int truncation) -> "
+      "(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)");  // for GPUs
   m.def(
       "ema_step(Tensor x, Tensor log_decay, Tensor expansion, Tensor projection, Tensor? omega, Tensor? state, "
       "bool activated) -> (Tensor, Tensor)");

@@ -48,10 +48,11 @@ struct EmaPlan {
   __host__ __device__ int64_t segment() const { return static_cast<int64_t>(tiles_per_segment) * tile(); }
 };
 
-// Dynamic shared memory: slots, what warps tell each other of cuts, records.
+// Dynamic shared memory: slots, sums of every thread, what warps tell each other of cuts, records.
+constexpr int kFixedFloats = kMaxWarps * (kSlotFloats + 1) * kLanes;
 inline int64_t shared_bytes(const EmaPlan& plan) {
-  const int64_t slots = kMaxWarps * kSlotFloats * kLanes * static_cast<int64_t>(sizeof(float));
-  return slots + kMaxWarps * static_cast<int64_t>(sizeof(int)) + (plan.records_in_shared ? plan.record_bytes : 0);
+  const int64_t fixed = (kFixedFloats + kMaxWarps) * static_cast<int64_t>(sizeof(float));
+  return fixed + (plan.records_in_shared ? plan.record_bytes : 0);
 }
 
 // Everything a kernel needs; T = float or Complex.
@@ -60,6 +61,7 @@ struct EmaArguments {
   EmaShape shape;
   EmaPlan plan;
   EmaCoefficients c;
+  EmaGate gate;
   bool totals;          // only what the segments add to the state, or with two walks what enters the tiles
   const void* input;    // what is scanned: x, or grad_y
   const void* x;        // for the gradient
@@ -75,6 +77,7 @@ struct EmaArguments {
                      // with two walks (batch, tiles, 1 or 2, n, width): what enters the tiles of the second set
   T* memory_states;  // the same for the memory scan
   T* sums[2];        // of blocks (batch, segments, 2, n, rows), also of the memory scan: sum_t x_t v_t, sum_t x_t z_t
+  float* omega_sums; // of blocks (batch, segments, width): sum_t x_t times the gradient of y_t + omega x_t
   T* first[2];       // (batch, 2, n, width): v_0 and z_0 where there is an incoming state
   T* records;        // record_bytes per block, unless they are in shared memory
   int* cuts;         // (batch, segments, 2): whether a past/future scan is cut anywhere in the segment

@@ -16,6 +16,19 @@ __device__ __forceinline__ float to_float(float value) { return value; }
 __device__ __forceinline__ float to_float(__nv_bfloat16 value) { return __bfloat162float(value); }
 __device__ __forceinline__ float to_float(__half value) { return __half2float(value); }
 
+// 1 / (1 + e^-x) by five instructions; what is too small to be a normal number counts as zero.
+__device__ __forceinline__ float fast_sigmoid(float x) {
+#if defined(FM_CUDA_SIM)
+  return 1.f / (1.f + __expf(-x));
+#else
+  float y = x * -1.44269504f;
+  asm("ex2.approx.ftz.f32 %0, %0;" : "+f"(y));
+  y += 1.f;
+  asm("rcp.approx.ftz.f32 %0, %0;" : "+f"(y));
+  return y;
+#endif
+}
+
 // kSteps steps of one channel, in the order of time or against it.
 struct Piece {
   const EmaShape& shape;
@@ -23,26 +36,61 @@ struct Piece {
   int channel, start;
   bool descending;
 
-  // Zero outside of the sequence and where `cleared` has the bit of a step after `start`; channels that do not exist
-  // read another one.
-  __device__ __forceinline__ void load(const void* data, unsigned cleared, float (&values)[kSteps]) const {
+  // Calls function(a value of the type of the elements).
+  template <class Function>
+  __device__ __forceinline__ void with_type(const Function& function) const {
     switch (shape.dtype) {
-      case DType::kFloat32: load_rows<float>(data, values); break;
-      case DType::kBFloat16: load_rows<__nv_bfloat16>(data, values); break;
-      case DType::kFloat16: load_rows<__half>(data, values); break;
-    }
-    clear(cleared, values);
-  }
-  // The steps that are in the sequence, zero where `cleared` has a bit; of channels that exist.
-  __device__ __forceinline__ void store(void* data, unsigned cleared, float (&values)[kSteps]) const {
-    clear(cleared, values);
-    if (channel >= shape.width) return;
-    switch (shape.dtype) {
-      case DType::kFloat32: store_rows<float>(data, values); break;
-      case DType::kBFloat16: store_rows<__nv_bfloat16>(data, values); break;
-      case DType::kFloat16: store_rows<__half>(data, values); break;
+      case DType::kFloat32: function(0.f); break;
+      case DType::kBFloat16: function(__nv_bfloat16()); break;
+      case DType::kFloat16: function(__half()); break;
     }
   }
+
+  // Zero outside of the sequence; channels that do not exist read another one.
+  template <class Element>
+  __device__ __forceinline__ void load(const void* data, float (&values)[kSteps]) const {
+    const Element* row = first<const Element>(data);
+    if (whole()) {
+#pragma unroll
+      for (int i = 0; i < kSteps; ++i, row += next()) values[i] = to_float(*row);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kSteps; ++i, row += next()) values[i] = has(i) ? to_float(*row) : 0.f;
+    }
+  }
+  // The steps that are in the sequence; of a channel that exists.
+  template <class Element>
+  __device__ __forceinline__ void store(void* data, const float (&values)[kSteps]) const {
+    Element* row = first<Element>(data);
+    if (whole()) {
+#pragma unroll
+      for (int i = 0; i < kSteps; ++i, row += next()) *row = static_cast<Element>(values[i]);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kSteps; ++i, row += next()) {
+        if (has(i)) *row = static_cast<Element>(values[i]);
+      }
+    }
+  }
+  // Sets zero where `cleared` has the bit of a step after `start`.
+  __device__ __forceinline__ void clear(unsigned cleared, float (&values)[kSteps]) const {
+    if (cleared == 0) return;
+    if (descending) cleared = reversed(cleared);
+#pragma unroll
+    for (int i = 0; i < kSteps; ++i) values[i] = cleared >> i & 1 ? 0.f : values[i];
+  }
+  // Multiplies with what dropout does; all lanes must call it. A lane computes the bits of one row for all.
+  __device__ __forceinline__ void drop(const Dropping& dropping, float (&values)[kSteps]) const {
+    if (dropping.seed == nullptr) return;
+    const int step = lane() % kSteps;
+    const RowBits mine = dropping.row(sequence * shape.length + start + (descending ? kSteps - 1 - step : step));
+#pragma unroll
+    for (int i = 0; i < kSteps; ++i) {
+      const RowBits bits{__shfl_sync(kWholeWarp, mine.low, i), __shfl_sync(kWholeWarp, mine.high, i)};
+      values[i] *= hash_of(bits, static_cast<uint32_t>(channel)) < dropping.limit ? 0.f : dropping.kept;
+    }
+  }
+  __device__ __forceinline__ static unsigned reversed(unsigned steps) { return __brev(steps) >> (kLanes - kSteps); }
 
  private:
   __device__ __forceinline__ bool whole() const {
@@ -58,40 +106,6 @@ struct Piece {
     return static_cast<Element*>(data) + (sequence * shape.length + step) * shape.width + column;
   }
   __device__ __forceinline__ int64_t next() const { return descending ? -shape.width : shape.width; }
-
-  template <class Element>
-  __device__ __forceinline__ void load_rows(const void* data, float (&values)[kSteps]) const {
-    const Element* row = first<const Element>(data);
-    if (whole()) {
-#pragma unroll
-      for (int i = 0; i < kSteps; ++i, row += next()) values[i] = to_float(*row);
-    } else {
-#pragma unroll
-      for (int i = 0; i < kSteps; ++i, row += next()) values[i] = has(i) ? to_float(*row) : 0.f;
-    }
-  }
-  template <class Element>
-  __device__ __forceinline__ void store_rows(void* data, const float (&values)[kSteps]) const {
-    Element* row = first<Element>(data);
-    if (whole()) {
-#pragma unroll
-      for (int i = 0; i < kSteps; ++i, row += next()) *row = static_cast<Element>(values[i]);
-    } else {
-#pragma unroll
-      for (int i = 0; i < kSteps; ++i, row += next()) {
-        if (has(i)) *row = static_cast<Element>(values[i]);
-      }
-    }
-  }
-  __device__ __forceinline__ void clear(unsigned cleared, float (&values)[kSteps]) const {
-    if (cleared == 0) return;
-    if (descending) cleared = reversed(cleared);
-#pragma unroll
-    for (int i = 0; i < kSteps; ++i) values[i] = cleared >> i & 1 ? 0.f : values[i];
-  }
-
- public:
-  __device__ __forceinline__ static unsigned reversed(unsigned steps) { return __brev(steps) >> (kLanes - kSteps); }
 };
 
 // Bit j, of kLanes: flags[start + j], false outside of the sequence. All lanes must call it.

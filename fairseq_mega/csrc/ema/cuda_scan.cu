@@ -74,6 +74,7 @@ int64_t lay_out(EmaArguments<T>& a, bool gradient, void* memory) {
       const bool stateless = a.shape.bidirectional || a.shape.truncation > 0;
       if (memory && stateless) break;
       a.sums[memory] = workspace.take<T>(a.shape.batch * a.plan.segments * 2 * table);
+      if (!memory) a.omega_sums = workspace.take<float>(a.plan.blocks * kLanes);
       if (!stateless) a.first[memory] = workspace.take<T>(a.shape.batch * 2 * table);
     }
   }
@@ -97,10 +98,12 @@ int64_t workspace_bytes(const EmaShape& shape, bool gradient) {
 }
 
 template <class T, bool kGradient>
-int run(EmaArguments<T> a, const EmaCoefficients& c, const EmaInputs& in, void* workspace, void* stream) {
+int run(EmaArguments<T> a, const EmaCoefficients& c, const EmaInputs& in, const EmaGate& gate, void* workspace,
+        void* stream) {
   if (!possible(a.shape, a.plan)) return kInvalid;
   lay_out(a, kGradient, workspace);
   a.c = c;
+  a.gate = gate;
   a.padding = in.padding;
   a.reset = in.reset;
   const int64_t table = static_cast<int64_t>(a.plan.n) * a.plan.rows;
@@ -123,19 +126,19 @@ int run(EmaArguments<T> a, const EmaCoefficients& c, const EmaInputs& in, void* 
 }
 
 template <class T>
-int forward(const EmaShape& shape, const EmaCoefficients& c, const EmaInputs& in, const EmaOutputs& out,
-            void* workspace, void* stream) {
+int forward(const EmaShape& shape, const EmaCoefficients& c, const EmaInputs& in, const EmaGate& gate,
+            const EmaOutputs& out, void* workspace, void* stream) {
   EmaArguments<T> a = make_arguments<T>(shape, false);
   a.input = in.x;
   a.output = out.y;
   a.state = in.state;
   a.final_state = out.final_state;
-  return run<T, false>(a, c, in, workspace, stream);
+  return run<T, false>(a, c, in, gate, workspace, stream);
 }
 
 template <class T>
-int backward(const EmaShape& shape, const EmaCoefficients& c, const EmaInputs& in, const EmaGradients& out,
-             const EmaCoefficientGradients& made, void* workspace, void* stream) {
+int backward(const EmaShape& shape, const EmaCoefficients& c, const EmaInputs& in, const EmaGate& gate,
+             const EmaGradients& out, const EmaCoefficientGradients& made, void* workspace, void* stream) {
   EmaArguments<T> a = make_arguments<T>(shape, true);
   a.input = out.grad_y;
   a.x = in.x;
@@ -143,7 +146,7 @@ int backward(const EmaShape& shape, const EmaCoefficients& c, const EmaInputs& i
   a.state = out.grad_final_state;
   a.incoming = in.state;
   a.made = made;
-  return run<T, true>(a, c, in, workspace, stream);
+  return run<T, true>(a, c, in, gate, workspace, stream);
 }
 
 bool is_empty(const EmaShape& shape) { return shape.batch == 0 || shape.length == 0 || shape.width == 0; }
@@ -162,21 +165,21 @@ int64_t ema_scan_workspace_cuda(const EmaShape& given, bool backward) {
   return shape.complex ? workspace_bytes<Complex>(shape, backward) : workspace_bytes<float>(shape, backward);
 }
 
-int ema_scan_forward_cuda(const EmaShape& given, const EmaCoefficients& c, const EmaInputs& in, const EmaOutputs& out,
-                          void* workspace, void* stream) {
+int ema_scan_forward_cuda(const EmaShape& given, const EmaCoefficients& c, const EmaInputs& in, const EmaGate& gate,
+                          const EmaOutputs& out, void* workspace, void* stream) {
   if (is_empty(given)) return 0;
   const EmaShape shape = effective(given);
-  return shape.complex ? forward<Complex>(shape, c, in, out, workspace, stream)
-                       : forward<float>(shape, c, in, out, workspace, stream);
+  return shape.complex ? forward<Complex>(shape, c, in, gate, out, workspace, stream)
+                       : forward<float>(shape, c, in, gate, out, workspace, stream);
 }
 
-int ema_scan_backward_cuda(const EmaShape& given, const EmaCoefficients& c, const EmaInputs& in,
+int ema_scan_backward_cuda(const EmaShape& given, const EmaCoefficients& c, const EmaInputs& in, const EmaGate& gate,
                            const EmaGradients& out, const EmaCoefficientGradients& made, void* workspace,
                            void* stream) {
   if (is_empty(given)) return 0;
   const EmaShape shape = effective(given);
-  return shape.complex ? backward<Complex>(shape, c, in, out, made, workspace, stream)
-                       : backward<float>(shape, c, in, out, made, workspace, stream);
+  return shape.complex ? backward<Complex>(shape, c, in, gate, out, made, workspace, stream)
+                       : backward<float>(shape, c, in, gate, out, made, workspace, stream);
 }
 
 }  // namespace fm

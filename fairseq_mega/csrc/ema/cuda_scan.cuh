@@ -115,6 +115,7 @@ class EmaScan {
       return;  // nothing comes after it
     }
     const bool ahead = a.totals && a.plan.two_walks;  // the walk of the second set
+    if (kGradient) *omega_sum(warp()) = 0.f;
 #pragma unroll 1
     for (int i = 0; i < sets(); ++i) start_records(set(i));
     __syncthreads();
@@ -158,20 +159,84 @@ class EmaScan {
   __device__ __forceinline__ void run_tile(bool ahead) {
     Values values;
     load(set(ahead), values);
-    set_zero(values.output);
+    start_outputs(values);
+    clear_padding(set(ahead), values);
 #pragma unroll 1
     for (int i = ahead;;) {
       run_set(set(i), values);
       if (++i == sets()) break;
       turn(values);
     }
-    if (!a.totals) piece(set(sets() - 1)).store(a.output, kGradient ? padding_at(start()) : 0, values.output);
+    if (!a.totals) store(piece(set(sets() - 1)), values);
   }
 
   __device__ __forceinline__ void load(const Set& set, Values& values) const {
-    const unsigned padding = padding_at(start());
-    piece(set).load(a.input, kGradient ? 0 : padding, values.input);
-    if (kGradient && !a.totals) piece(set).load(a.x, padding, values.x);
+    load_input(piece(set), values.input, kGradient && !a.totals, values.x);
+  }
+  __device__ __forceinline__ void clear_padding(const Set& set, Values& values) const {
+    piece(set).clear(padding_at(start()), kGradient ? values.x : values.input);
+  }
+
+  // x, or the gradient of y + omega x, which x itself may go with.
+  __device__ __forceinline__ void load_input(const Piece& piece, float (&values)[kSteps], bool with_x,
+                                             float (&x)[kSteps]) const {
+    const bool behind_silu = kGradient && a.gate.activated;
+    piece.with_type([&](auto type) {
+      using Element = decltype(type);
+      piece.template load<Element>(a.input, values);
+      if (with_x) piece.template load<Element>(a.x, x);
+      if (!behind_silu) return;
+      float sum[kSteps];  // of one type: else it would be spilled
+      piece.template load<Element>(a.gate.sum, sum);
+#pragma unroll
+      for (int i = 0; i < kSteps; ++i) {
+        const float s = fast_sigmoid(sum[i]);
+        values[i] *= s * (1.f + sum[i] * (1.f - s));
+      }
+    });
+    if (behind_silu) piece.drop(a.gate.dropping, values);
+  }
+
+  // omega x, or its gradient; to which the scan adds.
+  __device__ __forceinline__ void start_outputs(Values& values) const {
+    if (a.totals || a.gate.omega == nullptr) {
+      set_zero(values.output);
+      return;
+    }
+    const float omega = this->omega();
+    float sum = 0.f;
+#pragma unroll
+    for (int i = 0; i < kSteps; ++i) {
+      values.output[i] = omega * values.input[i];
+      if (kGradient) sum += values.input[i] * values.x[i];
+    }
+    if (kGradient) *omega_sum(warp()) += sum;
+  }
+  __device__ __forceinline__ float omega() const {
+    return a.gate.omega[min(channel_, static_cast<int>(a.shape.width) - 1)];
+  }
+
+  __device__ __forceinline__ void store(const Piece& piece, Values& values) const {
+    if constexpr (kGradient) {
+      const unsigned padding = padding_at(start());
+      piece.clear(padding, values.output);
+      if (padding != 0 && a.gate.omega != nullptr) {  // the skip alone; no gradient of a state has cleared the input
+        const float omega = this->omega();
+        piece.clear(~padding, values.input);
+#pragma unroll
+        for (int i = 0; i < kSteps; ++i) values.output[i] += omega * values.input[i];
+      }
+    } else if (a.gate.activated) {
+      if (a.gate.sum != nullptr) store(piece, a.gate.sum, values.output);
+#pragma unroll
+      for (int i = 0; i < kSteps; ++i) values.output[i] *= fast_sigmoid(values.output[i]);
+      piece.drop(a.gate.dropping, values.output);
+    }
+    store(piece, a.output, values.output);
+  }
+  __device__ __forceinline__ void store(const Piece& piece, void* data, const float (&values)[kSteps]) const {
+    if (channel_ >= a.shape.width) return;
+    piece.with_type([&](auto type) { piece.template store<decltype(type)>(data, values); });
   }
 
   // From the order, or the input, of the first set to that of the second. With truncation, where there is no memory,
@@ -181,6 +246,7 @@ class EmaScan {
     if constexpr (kLag) {
       reverse(values.output);
       load(set(1), values);
+      clear_padding(set(1), values);
     } else if (a.shape.bidirectional) {
       reverse(values.input);
       if (kGradient) reverse(values.x);
@@ -230,7 +296,8 @@ class EmaScan {
     if (a.reset != nullptr) {
       cleared |= ~load_flags(a.lag_ok, a.shape, sequence_, set.descending ? source : start());
     }
-    piece(set, delay).load(a.input, cleared, values.lagged);
+    load_input(piece(set, delay), values.lagged, false, values.x);
+    piece(set, delay).clear(cleared, values.lagged);
   }
 
   __device__ __forceinline__ void load_group(const Set& set, int n) {
@@ -499,6 +566,11 @@ class EmaScan {
 #pragma unroll 1
       for (int i = 0; i < sets(); ++i) finish_sums(set(i));
       if (segment_ == 0) for_my_components([&](int n) { store_first(0, n, load(0, n)); });
+      if (a.gate.omega != nullptr && warp() == 0) {
+        float sum = 0.f;
+        for (int other = 0; other < a.plan.warps; ++other) sum += *omega_sum(other);
+        a.omega_sums[(int64_t{sequence_} * a.plan.segments + segment_) * a.plan.width + channel_] = sum;
+      }
       const int64_t blocks = a.shape.batch * a.plan.segments;
       if (is_last_block(a.made.counters + blockIdx.x % (a.plan.width / kLanes), blocks)) write_gradients(blocks);
     } else if (a.final_state != nullptr && segment_ == a.plan.segments - 1) {
@@ -540,6 +612,12 @@ class EmaScan {
   // state q v_0; the gradient of q is p g Z + g state (v_0 + q z_0). The sums of the final state add terms of the same
   // form with p in place of p g. All but M and Z is in double precision.
   __device__ __forceinline__ void write_gradients(int64_t blocks) const {
+    if (a.gate.omega != nullptr && warp() == 0 && channel_ < a.shape.width) {
+      float sum = 0.f;
+#pragma unroll 8
+      for (int64_t i = 0; i < blocks; ++i) sum += a.omega_sums[i * a.plan.width + channel_];
+      a.made.omega[channel_] = sum;
+    }
     const int scans = a.shape.bidirectional ? 2 : 1;
 #pragma unroll 1
     for (int i = 0; i < scans; ++i) {
@@ -607,7 +685,12 @@ class EmaScan {
   }
   __device__ __forceinline__ static int* cuts() {  // of a warp each: whether its piece has one
     FM_DYNAMIC_SHARED(float, shared);
-    return reinterpret_cast<int*>(shared + kMaxWarps * kSlotFloats * kLanes);
+    return reinterpret_cast<int*>(shared + kFixedFloats);
+  }
+  // Of a thread: sum_t x_t times the gradient of y_t + omega x_t.
+  __device__ __forceinline__ static float* omega_sum(int warp) {
+    FM_DYNAMIC_SHARED(float, shared);
+    return shared + (kMaxWarps * kSlotFloats + warp) * kLanes + lane();
   }
   __device__ __forceinline__ float* slot(int warp, int i) const {
     return slots_[(warp * kSlotFours + i / kTogether) * kLanes].values + i % kTogether * (kParts * kFloats);

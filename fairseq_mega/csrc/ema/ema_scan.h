@@ -29,6 +29,7 @@
 // slow it is: q is exp(log_decay) in double precision, and what rounding q to float32 loses is added back block by
 // block.
 #include "common/common.h"
+#include "common/random.h"
 
 namespace fm {
 
@@ -68,10 +69,20 @@ struct EmaGradients {
   float* moments_state;           // the same shape; null where grad_final_state is
 };
 
+// What a GPU's kernel does with its outputs: dropout(SiLU(y + omega x)), where x includes padding. Never together with
+// padding and the gradient of a final state.
+struct EmaGate {
+  const float* omega = nullptr;  // (D,); null: nothing
+  bool activated = false;        // whether there is a SiLU, and dropout after it
+  Dropping dropping;
+  void* sum = nullptr;  // (B, L, D), dtype: the SiLU's argument, written if not null, and read by the backward pass
+};
+
 // On a GPU the last block makes the gradients of the coefficients and the state.
 struct EmaCoefficientGradients {
   float *log_decay, *expansion, *projection;  // as EmaCoefficients
   float* state;                               // (B, D, N[, 2]), where there is one
+  float* omega;                               // (D,), where there is one
   unsigned* counters;                         // zero, ema_scan_counters(shape) of them
 };
 
@@ -96,11 +107,11 @@ void ema_step_cpu(const EmaShape&, const EmaCoefficients&, const EmaStep&);
 
 // Return a cudaError_t. `workspace` holds ema_scan_workspace_cuda(shape) bytes on the device.
 int64_t ema_scan_workspace_cuda(const EmaShape& shape, bool backward);
-int ema_scan_forward_cuda(const EmaShape&, const EmaCoefficients&, const EmaInputs&, const EmaOutputs&,
+int ema_scan_forward_cuda(const EmaShape&, const EmaCoefficients&, const EmaInputs&, const EmaGate&, const EmaOutputs&,
                           void* workspace, void* stream);
 inline int64_t ema_scan_counters(const EmaShape& shape) { return (shape.width + 31) / 32; }
-int ema_scan_backward_cuda(const EmaShape&, const EmaCoefficients&, const EmaInputs&, const EmaGradients&,
-                           const EmaCoefficientGradients&, void* workspace, void* stream);
+int ema_scan_backward_cuda(const EmaShape&, const EmaCoefficients&, const EmaInputs&, const EmaGate&,
+                           const EmaGradients&, const EmaCoefficientGradients&, void* workspace, void* stream);
 int ema_step_cuda(const EmaShape&, const EmaCoefficients&, const EmaStep&, void* stream);
 
 }  // namespace fm

@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fairseq_mega.ops.activation import PATHS as ACTIVATIONS
 from fairseq_mega.ops.activation import add_skip, silu
 from fairseq_mega.ops.common.dispatch import Operator, Path, check_steps, kernels_unavailable
 from fairseq_mega.ops.common.native import DTYPES
@@ -25,7 +26,7 @@ from fairseq_mega.ops.fft_conv import ring_unavailable
 
 from .coefficients import EMACoefficients, complex_ema_coefficients, compute_dtype, ema_coefficients, ema_kernel
 from .fft import ema_native_fft, ema_torch_fft
-from .native import ema_native, ema_native_step
+from .native import Gate, ema_native, ema_native_step, has_gate
 from .padding import ema_of_real_steps, must_move_padding
 from .reference import ema_reference, ema_step
 from .streaming import ema_fft_documents, ema_fft_streaming
@@ -79,6 +80,7 @@ def damped_ema(
     truncation: Optional[int] = None,
     state: Optional[Tensor] = None,
     return_state: bool = False,
+    gate: Optional[Gate] = None,
     path: Optional[str] = None,
 ) -> Tuple[Tensor, Optional[Tensor]]:
     """Run the damped EMA over the time axis.
@@ -97,6 +99,7 @@ def damped_ema(
             state, or one that returns it, runs the unlimited recurrence, as in the published code.
         state: (B, D, N), the EMA's memory before the first step, complex if a coefficient is; causal only.
         return_state: also return the memory after each row's last real step.
+        gate: what follows; the scan's kernel for GPUs computes it, except with both padding and states.
         path: "reference", "torch_fft", or one by compiled kernels, "native" or "native_fft" (CUDA), to force a path;
             "auto" for the choice made here; None for the environment's choice (see
             :mod:`fairseq_mega.ops.common.dispatch`).
@@ -121,8 +124,12 @@ def damped_ema(
         raise ValueError(f"EMA truncation must be at least 1 (or None for no truncation), found {truncation}")
     length = x.size(1) if reset_mask is None else 1
     path = PATHS.choose(path, x, coefficients, length, not streaming and reset_mask is None)
+    fused = gate is not None and path == "native" and coefficients.log_decay.numel() > 0 and x.numel() > 0
+    fused = fused and has_gate(x) and not (streaming and padding_mask is not None)
+    fused = fused and ACTIVATIONS.choose(None, x) == "native"
     run = partial(
         _run,
+        **({"gate": gate} if fused else {}),
         path=path,
         coefficients=coefficients,
         bidirectional=bidirectional,
@@ -136,7 +143,13 @@ def damped_ema(
             y, new_state = ema_of_real_steps(run, x, coefficients, movable, reset_mask, state, return_state)
         else:
             y, new_state = run(x, padding_mask, reset_mask, state)
-    return y.to(x.dtype), new_state if return_state else None
+    y = y.to(x.dtype)
+    if gate is not None and not fused:
+        if gate.activated:
+            y = silu(y, skip=x, omega=gate.omega, dropout=gate.dropout)
+        else:
+            y = add_skip(y, x, gate.omega)
+    return y, new_state if return_state else None
 
 
 def _run(
@@ -210,10 +223,7 @@ def gated_ema(
         out, new_state = gated_ema_step(x[:, 0], coefficients, omega, state, activated=activated)
         return drop(out.unsqueeze(1), dropout) if dropout != 0.0 else out.unsqueeze(1), new_state
     options.update(padding_mask=padding_mask, reset_mask=reset_mask, state=state, return_state=return_state)
-    y, last_state = damped_ema(x, coefficients, **options)
-    if activated:
-        return silu(y, skip=x, omega=omega, dropout=dropout), last_state
-    return add_skip(y, x, omega), last_state
+    return damped_ema(x, coefficients, gate=Gate(omega, activated, dropout), **options)
 
 
 def gated_ema_step(

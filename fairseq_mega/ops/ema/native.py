@@ -5,15 +5,29 @@ few sums over time ("moments", see csrc/ema/ema_scan.h), from which :func:`_coef
 coefficients'; a kernel for GPUs does so by itself.
 """
 
-from typing import Any, Optional, Tuple
+from typing import Any, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor
 
 from fairseq_mega.ops.common import native
 from fairseq_mega.ops.common.operations import average_operations, count
+from fairseq_mega.ops.dropout import draw_seed
 
 from .coefficients import EMACoefficients
+
+
+class Gate(NamedTuple):
+    """``dropout(SiLU(y + omega x))`` of the EMA's output y, or without a SiLU ``y + omega x``."""
+
+    omega: Tensor  # (D,)
+    activated: bool
+    dropout: float
+
+
+def has_gate(x: Tensor) -> bool:
+    """Return whether the kernel of the EMA computes a :class:`Gate`: that for GPUs."""
+    return native.has_kernel("ema_scan_gradients", x.device)
 
 
 def ema_native(
@@ -26,15 +40,23 @@ def ema_native(
     shift: bool = False,
     truncation: Optional[int] = None,
     state: Optional[Tensor] = None,
+    gate: Optional[Gate] = None,
 ) -> Tuple[Tensor, Optional[Tensor]]:
     """The EMA by the compiled kernels; arguments and result as :func:`fairseq_mega.ops.ema.damped_ema`.
 
-    x may be float32, bfloat16 or float16; coefficients and state are float32 or complex64.
+    x may be float32, bfloat16 or float16; coefficients and state are float32 or complex64. Only kernels of
+    :func:`has_gate` accept a gate; with padding, they return no state that a gradient may be for.
     """
     log_decay, expansion, projection = _as_real(coefficients)
     if state is not None:
         state = torch.view_as_real(state) if state.is_complex() else state
-    y, final_state = native.operators.ema_scan(
+    follows: Tuple[Any, ...] = (None, None, 0.0, False, False)
+    if gate is not None:
+        omega, seed = gate.omega.to(torch.float32), draw_seed(x.device) if gate.dropout != 0.0 else None
+        inputs = (x, log_decay, expansion, projection, omega, state)
+        learns = torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in inputs)
+        follows = (omega, seed, gate.dropout, gate.activated, learns)
+    y, final_state, _ = native.operators.ema_scan(
         x,
         log_decay,
         expansion,
@@ -42,6 +64,7 @@ def ema_native(
         state,
         padding_mask,
         reset_mask,
+        *follows,
         bidirectional,
         shift,
         truncation or 0,
@@ -143,8 +166,9 @@ def _coefficient_gradients(
 
 
 def _setup_context(ctx: Any, inputs: Tuple[Any, ...], output: Any) -> None:
-    x, log_decay, expansion, projection, state, padding_mask, reset_mask, *ctx.options = inputs
-    ctx.save_for_backward(x, log_decay, expansion, projection, state, padding_mask, reset_mask)
+    *tensors, _, _, _, _, _, _ = inputs
+    ctx.options = inputs[len(tensors) :]
+    ctx.save_for_backward(output[2], *tensors)
     ctx.set_materialize_grads(False)  # an unused final state costs nothing in the backward pass
 
 
@@ -152,9 +176,10 @@ def _register(namespace: str) -> None:
     operators = getattr(torch.ops, namespace)
 
     def fake_scan(x: Tensor, log_decay: Tensor, expansion: Tensor, projection: Tensor, *rest: Any) -> Any:
-        bidirectional = rest[3]
+        activated, keeps, bidirectional = rest[6:9]
         y = torch.empty_like(x, memory_format=torch.contiguous_format)
-        return y, _states(x, log_decay, expansion, bidirectional)
+        kept = torch.empty_like(y) if activated and keeps else x.new_empty(0)
+        return y, _states(x, log_decay, expansion, bidirectional), kept
 
     def fake_backward(grad_y: Tensor, grad_state: Optional[Tensor], x: Tensor, log_decay: Tensor, *rest: Any) -> Any:
         size = (4, x.size(0), *log_decay.shape)
@@ -169,24 +194,30 @@ def _register(namespace: str) -> None:
         y = torch.empty_like(x, memory_format=torch.contiguous_format)
         return y, _states(x.unsqueeze(1), log_decay, expansion, False)
 
-    def fake_gradients(grad_y: Tensor, grad_state: Any, *inputs: Any) -> Any:
-        return tuple(grad_y.new_empty(0) if tensor is None else tensor.new_empty(tensor.shape) for tensor in inputs[:5])
+    def fake_gradients(grad_y: Tensor, grad_state: Any, kept: Tensor, *inputs: Any) -> Any:
+        of = (*inputs[:5], inputs[7])
+        return tuple(grad_y.new_empty(0) if tensor is None else tensor.new_empty(tensor.shape) for tensor in of)
 
-    def backward(ctx: Any, grad_y: Optional[Tensor], grad_final_state: Optional[Tensor]) -> Any:
-        saved = ctx.saved_tensors
-        x, log_decay, expansion, projection, state, *_ = saved
+    def backward(ctx: Any, grad_y: Optional[Tensor], grad_final_state: Optional[Tensor], _: None) -> Any:
+        kept, *saved = ctx.saved_tensors
+        x, log_decay, expansion, projection, state, _, _, omega, _ = saved
         if grad_y is None:
             grad_y = torch.zeros_like(x)
-        if ctx.options[0]:  # bidirectional: the final state is an empty tensor
+        directions = ctx.options[3:]
+        if directions[0]:  # bidirectional: the final state is an empty tensor
             grad_final_state = None
-        given = (grad_y, grad_final_state, *saved, *ctx.options)
-        if native.has_kernel("ema_scan_gradients", x.device):
-            grad_x, *coefficients, grad_state = operators.ema_scan_gradients(*given)
+        grad_omega = None
+        if has_gate(x):
+            given = (grad_y, grad_final_state, kept, *saved, *ctx.options)
+            grad_x, *coefficients, grad_state, grad_omega = operators.ema_scan_gradients(*given)
         else:
+            given = (grad_y, grad_final_state, *saved[:7], *directions)
             grad_x, moments, of_state = operators.ema_scan_backward(*given)
             sums = (moments, None if grad_final_state is None else of_state)
             *coefficients, grad_state = _coefficient_gradients(*sums, log_decay, expansion, projection, state)
-        return grad_x, *coefficients, None if state is None else grad_state, None, None, None, None, None
+        of = (None if tensor is None else g for tensor, g in ((state, grad_state), (omega, grad_omega)))
+        grad_state, grad_omega = of
+        return grad_x, *coefficients, grad_state, None, None, grad_omega, *[None] * 7
 
     torch.library.register_fake(f"{namespace}::ema_scan")(fake_scan)
     torch.library.register_fake(f"{namespace}::ema_scan_backward")(fake_backward)
@@ -203,9 +234,7 @@ def _states(x: Tensor, log_decay: Tensor, expansion: Tensor, bidirectional: bool
 native.register(_register)
 count(
     ema_scan=lambda x, *rest: x[0] * average_operations(x[2], x[1]),
-    **dict.fromkeys(
-        ("ema_scan_backward", "ema_scan_gradients"),
-        lambda grad_y, grad_state, x, *rest: 2 * x[0] * average_operations(x[2], x[1]),
-    ),
+    ema_scan_backward=lambda grad_y, grad_state, x, *rest: 2 * x[0] * average_operations(x[2], x[1]),
+    ema_scan_gradients=lambda grad_y, grad_state, kept, x, *rest: 2 * x[0] * average_operations(x[2], x[1]),
     ema_step=lambda x, *rest: x[0] * average_operations(x[1], 1),
 )

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from tests.simulator.cases.case import Case, Results, exact, ops, with_gradients
+from tests.support.dropping import kept
 
 
 class Call(NamedTuple):
@@ -23,12 +24,13 @@ class Call(NamedTuple):
     truncation: int = 0
     masks: bool = False
     slow: bool = False  # decays close to one, so that an error in a carried state cannot fade
+    gate: str = ""  # what follows: "skip" without a SiLU, "silu" with it, or "dropout" after that
     dtype: torch.dtype = torch.float32
 
 
 def ema_by_definition(call: Call, given: Dict[str, Any]) -> Results:
     """The operators' results by name, in float64."""
-    learned = ("x", "log_decay", "expansion", "projection", "state")
+    learned = ("x", "log_decay", "expansion", "projection", "state", "omega")
     leaves = exact({name: given[name] for name in learned if given[name] is not None})
 
     def number(name: str) -> Tensor:
@@ -63,6 +65,12 @@ def ema_by_definition(call: Call, given: Dict[str, Any]) -> Results:
             final = final + torch.exp(log_q * length) * h * alive[:, -1, None, None]
         made["final state"] = as_stored(call, final)
     made["y"] = y.real
+    if call.gate:
+        made["y"] = made["y"] + leaves["omega"] * leaves["x"]
+    if call.gate in ("silu", "dropout"):
+        made["y"] = torch.nn.functional.silu(made["y"])
+    if call.gate == "dropout":
+        made["y"] = made["y"] * kept(SEED, made["y"].shape, DROPPED) / (1 - DROPPED)
     grads = {"y": given["grad_y"]}
     if call.state:
         grads["final state"] = given["grad_state"]
@@ -109,7 +117,17 @@ CALLS = (
     Call(1, 20, 1, 35, complex=True, state=True),  # nor here
     Call(2, 50, 3, 2, masks=True, state=True, dtype=torch.bfloat16),
     Call(1, 50, 3, 2, bidirectional=True, dtype=torch.float16),
+    # What follows the scan: in one segment and in several, over several tiles, with padding, in both directions.
+    Call(8, 300, 33, 3, gate="dropout"),
+    Call(1, 300, 2, 3, state=True, gate="dropout", slow=True),
+    Call(4, 193, 2, 5, truncation=35, masks=True, gate="dropout"),
+    Call(8, 261, 3, 3, complex=True, bidirectional=True, shift=True, masks=True, gate="skip"),
+    Call(1, 270, 2, 3, bidirectional=True, masks=True, gate="dropout"),
+    Call(3, 70, 2, 3, bidirectional=True, shift=True, truncation=7, masks=True, gate="silu"),
+    Call(2, 273, 2, 5, complex=True, state=True, gate="skip"),
+    Call(2, 150, 40, 2, masks=True, gate="skip", dtype=torch.bfloat16),
 )
+DROPPED, SEED = 0.3, torch.tensor(9)
 
 
 def draw(call: Call) -> Dict[str, Any]:
@@ -140,6 +158,7 @@ def draw(call: Call) -> Dict[str, Any]:
         "expansion": normal(rows, call.n),
         "projection": normal(rows, call.n, *parts),
         "state": normal(call.batch, call.width, call.n, *parts) if call.state else None,
+        "omega": normal(call.width) if call.gate else None,
         "grad_state": normal(call.batch, call.width, call.n, *parts) if call.state else None,
     }
 
@@ -147,11 +166,15 @@ def draw(call: Call) -> Dict[str, Any]:
 def run_kernels(call: Call, given: Dict[str, Any]) -> Results:
     """The operators' results by name."""
     shared = [given[name] for name in ("x", "log_decay", "expansion", "projection", "state", "padding", "reset")]
-    options = (call.bidirectional, call.shift, call.truncation)
-    y, final_state = ops().ema_scan(*shared, *options)
+    seed = SEED if call.gate == "dropout" else None
+    activated = call.gate in ("silu", "dropout")
+    gate = (given["omega"], seed, DROPPED if call.gate == "dropout" else 0.0, activated, True)
+    options = (*gate, call.bidirectional, call.shift, call.truncation)
+    y, final_state, argument = ops().ema_scan(*shared, *options)
+    assert argument.numel() == (y.numel() if activated else 0)
     found = {"y": y, "final state": final_state}
-    names = ("x", "log_decay", "expansion", "projection", "state")
-    gradients = ops().ema_scan_gradients(given["grad_y"], given["grad_state"], *shared, *options)
+    names = ("x", "log_decay", "expansion", "projection", "state", "omega")
+    gradients = ops().ema_scan_gradients(given["grad_y"], given["grad_state"], argument, *shared, *options)
     found.update({f"gradient of {name}": value for name, value in zip(names, gradients)})
     if not call.bidirectional:
         omega = torch.linspace(-1, 1, call.width)
