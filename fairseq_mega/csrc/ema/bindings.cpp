@@ -274,7 +274,7 @@ std::tuple<Tensor, Tensor> ema_step(Tensor x, Tensor log_decay, Tensor expansion
 }
 
 std::tuple<int64_t, int64_t, int64_t, int64_t> division(int64_t batch, int64_t length, int64_t width,
-                                                        bool bidirectional, int64_t multiprocessors) {
+                                                        bool bidirectional, int64_t multiprocessors, bool alone) {
   STD_TORCH_CHECK(batch >= 1 && length >= 1 && width >= 1 && multiprocessors >= 1,
                   "ema_scan_division: sizes must be at least 1");
   EmaShape shape;
@@ -282,7 +282,7 @@ std::tuple<int64_t, int64_t, int64_t, int64_t> division(int64_t batch, int64_t l
   shape.length = length;
   shape.width = width;
   shape.bidirectional = bidirectional;
-  const EmaDivision found = ema_division(shape, multiprocessors);
+  const EmaDivision found = ema_division(shape, multiprocessors, alone);
   return {found.units, found.tiles, found.tiles_per_segment, found.segments};
 }
 
@@ -291,7 +291,7 @@ std::tuple<int64_t, int64_t, int64_t, int64_t> division(int64_t batch, int64_t l
 
 FM_LIBRARY(m) {
   m.def(
-      "ema_scan_division(int batch, int length, int width, bool bidirectional, int multiprocessors) -> "
+      "ema_scan_division(int batch, int length, int width, bool bidirectional, int multiprocessors, bool alone) -> "
       "(int units, int tiles, int tiles_per_segment, int segments)");
   m.def(
       "ema_scan(Tensor x, Tensor log_decay, Tensor expansion, Tensor projection, Tensor? state, Tensor? padding_mask, "

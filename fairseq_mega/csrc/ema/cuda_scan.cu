@@ -15,7 +15,7 @@ EmaPlan make_plan(const EmaShape& shape, bool gradient) {
   EmaPlan plan;
   const int floats = shape.parts();
   const bool lag = shape.truncation > 0;
-  const EmaDivision division = ema_division(shape, cuda_multiprocessors());
+  const EmaDivision division = ema_division(shape, cuda_multiprocessors(), gradient && lag);
   plan.warps = division.warps;
   plan.tiles_per_segment = static_cast<int>(division.tiles_per_segment);
   plan.segments = static_cast<int>(division.segments);
