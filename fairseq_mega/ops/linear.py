@@ -88,6 +88,9 @@ def linear_parts(
     Returns:
         A tensor (..., width) for each width.
     """
+    if 1 < len(widths) <= MOST_PARTS and _joins_gradients(x, path):
+        y = F.linear(x, weight, None if bias is None else bias.detach())
+        return _Parts.apply(y, bias, list(widths))
     if len(widths) > MOST_PARTS or any(width % PANEL for width in widths[:-1]):
         return linear(x, weight, bias, path=path).split(list(widths), dim=-1)
     inputs = _kernel_inputs(x, weight, bias, path)
@@ -96,6 +99,34 @@ def linear_parts(
         return y.split(list(widths), dim=-1) if len(widths) > 1 else (y,)
     parts = native.operators.linear_parts(inputs, weight, bias, *(*widths[1:], 0, 0, 0)[: MOST_PARTS - 1])
     return tuple(part.view(*x.shape[:-1], width) for part, width in zip(parts, widths))
+
+
+def _joins_gradients(x: Tensor, path: Optional[str]) -> bool:
+    """Return whether a GPU's kernel joins the gradients of parts; in a compiled graph the compiler does."""
+    eager = torch.is_grad_enabled() and not torch.compiler.is_compiling()
+    return eager and activation.adds_bias(x) and PATHS.forced(path) != "reference"
+
+
+class _Parts(torch.autograd.Function):
+    """The parts of a map's result, which has its bias; one kernel joins their gradients and adds up the bias's."""
+
+    @staticmethod
+    def forward(ctx: Any, y: Tensor, bias: Optional[Tensor], widths: List[int]) -> Tuple[Tensor, ...]:
+        ctx.shape, ctx.bias_type = y.shape, None if bias is None else bias.dtype
+        return y.split(widths, dim=-1)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tuple[Optional[Tensor], ...]:
+        of_bias = None
+        if torch.is_grad_enabled():  # gradients of gradients: functions that PyTorch can differentiate
+            joined = torch.cat(grads, dim=-1)
+            sums = joined.flatten(0, -2).sum(0)
+        else:
+            absent = (None,) * (MOST_PARTS - len(grads))
+            joined, sums = native.operators.join_parts(*grads, *absent, ctx.needs_input_grad[1])
+        if ctx.needs_input_grad[1]:
+            of_bias = sums.to(ctx.bias_type)
+        return joined.view(ctx.shape), of_bias, None
 
 
 def silu_linear(
@@ -330,6 +361,14 @@ def _register(namespace: str) -> None:
         backward = backward_by(getattr(operators, f"{name}_backward"))
         native.register_gradients(f"{namespace}::{name}", backward, _keep_factors, twice=True)
     _register_silu_linear(namespace)
+
+    def fake_join(first: Tensor, *rest: Any) -> Tuple[Tensor, Tensor]:
+        *others, sums = rest
+        width = sum(part.size(-1) for part in (first, *others) if part is not None)
+        joined = first.new_empty(first.numel() // max(first.size(-1), 1), width)
+        return joined, first.new_empty(width if sums else 0, dtype=torch.float32)
+
+    torch.library.register_fake(f"{namespace}::join_parts")(fake_join)
 
 
 def _register_silu_linear(namespace: str) -> None:

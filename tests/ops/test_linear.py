@@ -8,9 +8,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fairseq_mega.modules.linear import Linear
+from fairseq_mega.ops import activation
 from fairseq_mega.ops import linear as maps
 from fairseq_mega.ops.common import native
 from fairseq_mega.ops.linear import linear, linear_parts, silu_linear
+from tests.support.kernels import select
 from tests.support.numerics import (
     GRADIENT_FACTOR,
     assert_close,
@@ -200,6 +202,40 @@ def test_autocast_leaves_gradients_in_the_type_of_the_parameters(kind: Map) -> N
         assert_close(f"gradient of {name}", got.bfloat16(), exactly)
         if name == "weight" and kind is MAPS["linear"]:  # sums are not rounded to bfloat16
             assert_close(f"gradient of {name}", got, exactly)
+
+
+@pytest.mark.parametrize("kernels", ["simulator", "cuda"])
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("names", [("x", "weight", "bias"), ("x", "weight")])
+def test_a_gpu_joins_the_gradients_of_parts(kernels, dtype, names, request, monkeypatch) -> None:
+    """Their second gradients, too; the gradients of parts are views, and one part has none."""
+    device, joined = select(kernels, request, monkeypatch), []
+    monkeypatch.setattr(activation, "adds_bias", lambda x: True)
+    join = native.operators.join_parts
+    monkeypatch.setattr(native.operators, "join_parts", lambda *call: joined.append(1) or join(*call), raising=False)
+    tensors = MAPS["parts"].tensors(60, 20, 64)
+    plain = {
+        name: tensors[name].view(*[2, 30][: 2 * (name == "x")], *tensors[name].shape[name == "x" :]) for name in names
+    }
+
+    def of_parts(**given: Tensor) -> Tensor:
+        first, second, _ = linear_parts(
+            *(given[n].to(device) if n in given else None for n in MAPS["parts"].names), (31, 20, 13)
+        )
+        return torch.cat((second, first), dim=-1).cpu()
+
+    def of_columns(**given: Tensor) -> Tensor:
+        return F.linear(**given)[..., [*range(31, 51), *range(31)]]
+
+    compare(plain, dtype, of_parts, of_columns)
+    assert joined == [1]
+    second = []
+    for precision, function in ((torch.float32, of_parts), (torch.float64, of_columns)):
+        inputs = leaves(plain, precision)
+        first = torch.autograd.grad(function(**inputs).square().sum(), list(inputs.values()), create_graph=True)
+        second.append(torch.autograd.grad([g.square().sum() for g in first], list(inputs.values())))
+    for got, want in zip(*second):
+        assert_close("second gradient", got, want)
 
 
 @pytest.mark.parametrize("widths", [(31, 33), (16, 16, 16, 8, 8)])

@@ -23,6 +23,7 @@ CASES: Dict[str, Callable[[], Iterator[Case]]] = {
     "ema": lambda: itertools.chain(ema.cases(), coefficients.cases()),
     "fft_conv": fft_conv.cases,
     "gate": gate.cases,
+    "linear": rows.linear_cases,
     "norm": rows.norm_cases,
     "query_key": rows.query_key_cases,
     "rotary": rows.rotary_cases,

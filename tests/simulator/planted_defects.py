@@ -55,7 +55,8 @@ class Operator(NamedTuple):
 
 
 OPERATORS = {
-    name: Operator(name) for name in ("activation", "attention", "fft_conv", "gate", "norm", "rotary", "timestep_norm")
+    name: Operator(name)
+    for name in ("activation", "attention", "fft_conv", "gate", "linear", "norm", "rotary", "timestep_norm")
 }
 OPERATORS["ema"] = Operator("ema", seconds=60)
 OPERATORS["query_key"] = Operator("query_key", shared=("common/cuda_rows.cu", "common/cuda_rows.cuh"))

@@ -1,7 +1,8 @@
-// Operators of linear maps on the CPU: shapes, types, threads and memory; see linear.h.
+// Operators of linear maps: shapes, types, threads and memory; see linear.h for those on the CPU, join.h for that on the GPU.
 #include <numeric>
 
-#include "common/bindings.h"
+#include "common/row_bindings.h"
+#include "linear/join.h"
 
 FM_LIBRARY(m) {
   m.def("linear(Tensor x, Tensor weight, Tensor? bias) -> Tensor");
@@ -18,7 +19,47 @@ FM_LIBRARY(m) {
   m.def(
       "silu_linear_backward(Tensor grad, Tensor x, Tensor? factor, Tensor weight, bool need_x, bool need_weight, "
       "bool need_bias) -> (Tensor, Tensor, Tensor, Tensor)");
+  m.def("join_parts(Tensor first, Tensor? second, Tensor? third, Tensor? fourth, bool sums) -> (Tensor, Tensor)");
 }
+
+#if defined(FM_WITH_CUDA)
+namespace fm {
+namespace {
+
+std::tuple<Tensor, Tensor> join_parts(Tensor first, std::optional<Tensor> second, std::optional<Tensor> third,
+                                      std::optional<Tensor> fourth, bool sums) {
+  const char* op = "join_parts";
+  RowParts shape = row_parts(first, op);
+  const int64_t rows = shape.rows;
+  std::vector<RowView> views;
+  JoinedParts joined{};
+  shape.width = 0;
+  for (const std::optional<Tensor>& part : {std::optional<Tensor>(first), second, third, fourth}) {
+    if (!part) continue;
+    check_devices(op, {{"first", first}, {"a part", *part}});
+    STD_TORCH_CHECK(part->scalar_type() == first.scalar_type() && row_parts(*part, op).rows == rows, op,
+                    ": parts must be of one type and of as many rows");
+    joined.begins[views.size()] = shape.width;
+    views.push_back(rows_of(*part));
+    joined.parts[views.size() - 1] = rows_in(views.back());
+    shape.width += part->size(part->dim() - 1);
+  }
+  std::fill(joined.begins + views.size(), joined.begins + kMostJoined, shape.width);
+  Tensor out = torch::stable::new_empty(first, {rows, shape.width});
+  const Tensor parts = torch::stable::new_empty(first, {sums ? shape.parts() : 0, shape.width}, ScalarType::Float);
+  DeviceOf guard(first);
+  const CudaSums all(parts, {sums ? shape.width : 0}, sums ? row_tiles(shape) : 0);
+  const RowSums memory = sums ? all.memory : RowSums{};
+  return {out, all.by(op, shape, [&](void* stream) {
+            return join_parts_cuda(shape, joined, out.mutable_data_ptr(), memory, stream);
+          })};
+}
+
+}  // namespace
+}  // namespace fm
+
+FM_LIBRARY_CUDA(m) { m.impl("join_parts", TORCH_BOX(&fm::join_parts)); }
+#endif
 
 #if defined(FM_LIBRARY_CPU)
 #include "linear/linear.h"

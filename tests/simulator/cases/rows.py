@@ -1,4 +1,4 @@
-"""Cases of operators on rows: activations, norms, and queries and keys of both models."""
+"""Cases of operators on rows: activations, norms, parts of linear maps, and queries and keys of both models."""
 
 from typing import Any, Callable, Iterator, Optional, Tuple
 
@@ -95,6 +95,26 @@ def query_key_cases() -> Iterator[Case]:
     for size, dtype in (*SIZES, ((2, 8225), FLOAT)):  # more tiles of columns than streams have counters
         columns = {"kappa": normal(2, 2, size[1]), "mu": normal(3, 2, size[1])}
         yield case(f"query and key {size} {dtype}", {"x": normal(1, *size, dtype=dtype)}, columns, formula, run)
+
+
+def linear_cases() -> Iterator[Case]:
+    for (rows, width), dtype in (*SIZES, ((2, 8225), FLOAT)):  # more tiles of columns than streams have counters
+        for widths in ((width,), (width, 3), (1, width, 31), (32, 64, width, 1)):
+            parts = {f"part {i}": normal(i, rows, one, dtype=dtype) for i, one in enumerate(widths)}
+
+            def formula(**parts: Tensor) -> Results:
+                joined = torch.cat(list(parts.values()), dim=1)
+                return {"joined": joined, "sums": joined.sum(0)}
+
+            def run(parts: Results = parts) -> Results:
+                absent = (None,) * (4 - len(parts))
+                alone, none = ops().join_parts(*parts.values(), *absent, False)
+                joined, sums = ops().join_parts(*apart(parts).values(), *absent, True)
+                assert torch.equal(alone, joined) and none.numel() == 0
+                return {"joined": joined, "sums": sums}
+
+            wanted = {name: value.detach() for name, value in formula(**exact(parts)).items()}
+            yield Case(f"parts {rows} {widths} {dtype}", run, wanted)
 
 
 def rotary_cases() -> Iterator[Case]:
