@@ -22,15 +22,15 @@ from fairseq_mega.ops.attention import FUNCTIONS, triton_kernels
 from fairseq_mega.ops.attention.triton_flash import blocks_for
 
 TYPES = {
-    **dict.fromkeys(("statistics", "means", "diagonals", "bias"), "*fp32"),
+    **dict.fromkeys(("statistics", "means", "diagonals", "bias", "grad_bias"), "*fp32"),
     "padding": "*u8",
     "counts": "*i32",
     "seed": "*i64",
     "scale": "fp32",
     "kept": "fp32",
-    **dict.fromkeys(("groups", "queries", "keys", "z", "width", "drop_key", "drop"), "i32"),
+    **dict.fromkeys(("groups", "programs", "queries", "keys", "z", "width", "drop_key", "drop"), "i32"),
 }
-KERNELS = ("forward", "queries_gradient", "keys_gradient", "values_gradient")
+KERNELS = ("forward", "queries_gradient", "keys_gradient")
 
 
 def needs(kernel: str, function: str, capability: int, z: int, width: int) -> Tuple[int, int, int]:

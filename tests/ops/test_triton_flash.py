@@ -164,7 +164,7 @@ def test_registers_and_shared_memory(capability, request, monkeypatch):
     found = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert found.returncode == 0, found.stderr
     rows = [re.split(r" +", line) for line in found.stdout.splitlines()]
-    assert len(rows) == 4 * len(FUNCTIONS)
+    assert len(rows) == 3 * len(FUNCTIONS)
     for kernel, function, registers, stack, shared in rows:
         assert int(registers) <= 255 and int(stack) == 0, (kernel, function)
         assert int(shared) <= {80: 163, 90: 227}[capability] << 10, (kernel, function)

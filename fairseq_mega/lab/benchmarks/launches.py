@@ -65,7 +65,7 @@ IN_PYTHON: Dict[str, Callable[..., Any]] = {
     "fairseq_mega.triton_attention_backward": triton_flash._backward_of,
 }
 # Products of Triton's kernels: those with queries and keys, and those with values.
-TRITON = {"forward": (1, 1), "queries_gradient": (2, 1), "keys_gradient": (2, 1), "values_gradient": (1, 1)}
+TRITON = {"forward": (1, 1), "queries_gradient": (2, 1), "keys_gradient": (2, 2)}
 # Functions that layers call and autocast computes in its type, and those that it computes in float32.
 PRODUCTS = ("addmm", "baddbmm", "bmm", "linear", "matmul", "mm")
 IN_FLOAT32 = ("cumsum", "exp", "layer_norm", "log", "pow", "rsqrt", "softmax", "softplus", "sum")

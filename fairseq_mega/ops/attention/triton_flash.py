@@ -103,7 +103,7 @@ def prefers_triton(q: Tensor, weights: int, values: int) -> bool:
 
     For a weight, with queries of 64 and values of 256 features in 16 bits, "native" moves 12 bytes forward and 26
     backward, 11 ps of an H100's 3.35 TB/s, and has 2,048 operations, 3 ps at 600 TFLOP/s. This path moves next to
-    nothing and has 2,816 operations, 7 ps at 400 TFLOP/s, beside some 100 instructions, 3 ps. It computes logits again
+    nothing and has 2,688 operations, 7 ps at 400 TFLOP/s, beside some 100 instructions, 3 ps. It computes logits again
     for every further 256 features of values: of 512 both are equal, of 1,024 "native" is faster. Queries of more than
     128 features leave too few registers, and products in float32 do without tensor cores.
     """
@@ -118,9 +118,7 @@ def blocks_for(kernel: str, dtype: torch.dtype) -> Blocks:
 
     Compiled for compute capability 8.0 or 9.0, with queries of up to 128 features, no register goes to memory.
     """
-    if dtype == torch.float32 or kernel == "queries_gradient":
-        return Blocks(32, 32, 8, 2)
-    return Blocks(64, 32, 8, 2) if kernel == "forward" else Blocks(32, 64, 8, 2)
+    return Blocks(64 if kernel == "forward" and dtype != torch.float32 else 32, 32, 8, 2)
 
 
 def _width(features: int) -> int:
@@ -189,17 +187,15 @@ def _backward(grad_out: Tensor, out: Tensor, statistics: Tensor, a: Arguments) -
     grad_q, grad_k, grad_v = (torch.empty_like(tensor) for tensor in (q, k, v))
     means = torch.empty_like(statistics)
     programs, diagonals = call.groups * -(-call.queries // call.blocks("queries_gradient").rows), None
+    grad_bias = q.new_empty(0 if a.bias is None else a.bias.size(0), dtype=torch.float32)
     if a.bias is not None:
         programs = min(programs, PROGRAMS)
-        diagonals = torch.zeros(programs, a.bias.size(0), dtype=torch.float32, device=q.device)
+        diagonals = q.new_empty(programs, a.bias.size(0), dtype=torch.float32)
     own = (q, k, v, out, statistics, grad_out, means, grad_q, diagonals, call.groups)
     call.launch("queries_gradient", programs, *own)
-    shared = (q, k, v, statistics, grad_out)
-    programs = call.groups * -(-call.keys // call.blocks("keys_gradient").columns)
-    call.launch("keys_gradient", programs, *shared, means, grad_k)
-    programs = call.groups * call.pieces * -(-call.keys // call.blocks("values_gradient").columns)
-    call.launch("values_gradient", programs, *shared, grad_v)
-    grad_bias = q.new_empty(0) if diagonals is None else diagonals.sum(0, dtype=torch.float64).to(torch.float32)
+    own = (q, k, v, statistics, grad_out, means, grad_k, grad_v, diagonals, grad_bias, programs)
+    programs = call.groups * call.pieces * -(-call.keys // call.blocks("keys_gradient").columns)
+    call.launch("keys_gradient", programs, *own)
     return grad_q, grad_k, grad_v, grad_bias
 
 

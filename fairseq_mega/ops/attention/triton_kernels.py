@@ -196,10 +196,16 @@ def queries_gradient(
 ):  # fmt: skip
     """Write the gradient of blocks of queries, and ``means`` (G, n): sums of a row's weights times their gradients.
 
-    ``diagonals`` (programs, n + m - 1), zero before, or None: every program adds the sums of the logits' gradients
-    along diagonals to a row of its own. No other program writes there, so the order of the sums is always the same.
+    ``diagonals`` (programs, n + m - 1), or None: every program writes the sums of the logits' gradients along diagonals
+    to a row of its own. No other program writes there, so the order of the sums is always the same.
     """
-    blocks = tl.cdiv(queries, ROWS)
+    blocks, size = tl.cdiv(queries, ROWS), queries + keys - 1
+    if diagonals is not None:
+        to = diagonals + tl.program_id(0).to(tl.int64) * size
+        for start in range(0, size, ROWS * COLUMNS):
+            at = start + tl.arange(0, ROWS * COLUMNS)
+            tl.store(to + at, 0.0, mask=at < size)
+        tl.debug_barrier()  # other threads add to what a thread has written
     for place in range(tl.program_id(0), groups * blocks, tl.num_programs(0)):
         first = (blocks - 1 - place % blocks) * ROWS
         group = (place // blocks).to(tl.int64)
@@ -236,99 +242,66 @@ def queries_gradient(
             grad = _gradient(x, grad * stays, statistic, mean, FUNCTION)
             total += _product(grad.to(key.dtype), key)
             if diagonals is not None:
-                size = queries + keys - 1
-                to = diagonals + tl.program_id(0).to(tl.int64) * size
                 _add_diagonals(grad, to, queries - 1 - first + start, size, ROWS, COLUMNS)
         _write(grad_q + group * queries * z, total * factor, i, feature, queries, z)
 
 
 @triton.jit
-def _first_row(start, queries, keys, ROWS: tl.constexpr, CAUSAL: tl.constexpr):
-    """Return the beginning of the first block of queries that see a key from ``start`` on."""
-    first = 0
-    if CAUSAL:
-        first = tl.maximum(0, start - (keys - queries)) // ROWS * ROWS
-    return first
-
-
-@triton.jit
-def _seen_by(
-    key, j, i, row, q, statistics, group, bias, padding, counts, seed, queries, keys, z, scale, drop_key, drop, kept,
-    FUNCTION: tl.constexpr, CAUSAL: tl.constexpr, OWN_SCALE: tl.constexpr, Z: tl.constexpr,
-):  # fmt: skip
-    """Return a block of queries i, which are columns ``row`` of a tile of keys j, with its factor, logits and so on."""
-    query = _read(q + group * queries * z, i, tl.arange(0, Z)[None, :], queries, z)
-    factor, nothing, bits = _rows(row, group, counts, seed, queries, keys, scale, CAUSAL, OWN_SCALE)
-    x, stays = _logits(
-        _product(key, tl.trans(query)), factor, nothing, bits, row, j, group, bias, padding, seed, queries, keys,
-        drop_key, drop, kept, CAUSAL,
-    )  # fmt: skip
-    statistic = 0.0
-    if FUNCTION == "softmax":
-        statistic = _read(statistics + group * queries, row, row * 0, queries, 1)
-    return query, factor, x, stays, statistic
-
-
-@triton.jit
 def keys_gradient(
-    q, k, v, statistics, grad_out, means, grad_k,
-    bias, padding, counts, seed, queries, keys, z, width, scale, drop_key, drop, kept,
+    q, k, v, statistics, grad_out, means, grad_k, grad_v, diagonals, grad_bias,
+    programs, bias, padding, counts, seed, queries, keys, z, width, scale, drop_key, drop, kept,
     FUNCTION: tl.constexpr, CAUSAL: tl.constexpr, OWN_SCALE: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, Z: tl.constexpr, WIDTH: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
-    """Write the gradient of a block of keys; :func:`queries_gradient` has written the means."""
-    blocks = tl.cdiv(keys, COLUMNS)
-    place = tl.program_id(0)
-    start = place % blocks * COLUMNS  # those that most queries see begin
-    group = (place // blocks).to(tl.int64)
-    j = start + tl.arange(0, COLUMNS)[:, None]
-    feature, column = tl.arange(0, Z)[None, :], tl.arange(0, WIDTH)[None, :]
-    key = _read(k + group * keys * z, j, feature, keys, z)
-    grad_here, value_here = grad_out + group * queries * width, v + group * keys * width
-    value = _read(value_here, j, column, keys, width)
-    total = tl.zeros((COLUMNS, Z), tl.float32)
-    for first in range(_first_row(start, queries, keys, ROWS, CAUSAL), queries, ROWS):
-        i, row = first + tl.arange(0, ROWS)[:, None], first + tl.arange(0, ROWS)[None, :]
-        query, factor, x, stays, statistic = _seen_by(
-            key, j, i, row, q, statistics, group, bias, padding, counts, seed, queries, keys, z, scale, drop_key, drop,
-            kept, FUNCTION, CAUSAL, OWN_SCALE, Z,
-        )  # fmt: skip
-        mean = 0.0
-        if FUNCTION == "softmax":
-            mean = _read(means + group * queries, row, row * 0, queries, 1)
-        grad = _product(value, tl.trans(_read(grad_here, i, column, queries, width)))
-        if not WHOLE:
-            for begin in range(WIDTH, width, WIDTH):
-                piece = _read(grad_here, i, begin + column, queries, width)
-                grad += _product(_read(value_here, j, begin + column, keys, width), tl.trans(piece))
-        grad = _gradient(x, grad * stays, statistic, mean, FUNCTION) * factor
-        total += _product(grad.to(query.dtype), query)
-    _write(grad_k + group * keys * z, total, j, feature, keys, z)
+    """Write the gradients of a block of keys and of WIDTH features of its values.
 
-
-@triton.jit
-def values_gradient(
-    q, k, v, statistics, grad_out, grad_v,
-    bias, padding, counts, seed, queries, keys, z, width, scale, drop_key, drop, kept,
-    FUNCTION: tl.constexpr, CAUSAL: tl.constexpr, OWN_SCALE: tl.constexpr,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr, Z: tl.constexpr, WIDTH: tl.constexpr, WHOLE: tl.constexpr,
-):  # fmt: skip
-    """Write the gradient of WIDTH features of a block of values; with that of keys it would need too many registers."""
+    :func:`queries_gradient` has written the means and ``diagonals`` (programs, n + m - 1), or None, whose sums over the
+    programs are ``grad_bias``.
+    """
     blocks, pieces = tl.cdiv(keys, COLUMNS), tl.cdiv(width, WIDTH)
     place = tl.program_id(0)
-    start = place % blocks * COLUMNS
+    if diagonals is not None:
+        size = queries + keys - 1
+        for begin in range(place * COLUMNS, size, tl.num_programs(0) * COLUMNS):
+            at = begin + tl.arange(0, COLUMNS)[None, :]
+            sums = tl.zeros((ROWS, COLUMNS), tl.float32)
+            for program in range(0, programs, ROWS):
+                sums += _read(diagonals, program + tl.arange(0, ROWS)[:, None], at, programs, size)
+            tl.store(grad_bias + at, tl.sum(sums, 0, keep_dims=True), mask=at < size)
+    start = place % blocks * COLUMNS  # those that most queries see begin
     piece = place // blocks % pieces
     group = (place // (blocks * pieces)).to(tl.int64)
     j = start + tl.arange(0, COLUMNS)[:, None]
     feature, column = tl.arange(0, Z)[None, :], piece * WIDTH + tl.arange(0, WIDTH)[None, :]
     key = _read(k + group * keys * z, j, feature, keys, z)
-    total = tl.zeros((COLUMNS, WIDTH), tl.float32)
-    for first in range(_first_row(start, queries, keys, ROWS, CAUSAL), queries, ROWS):
-        i, row = first + tl.arange(0, ROWS)[:, None], first + tl.arange(0, ROWS)[None, :]
-        _, _, x, stays, statistic = _seen_by(
-            key, j, i, row, q, statistics, group, bias, padding, counts, seed, queries, keys, z, scale, drop_key, drop,
-            kept, FUNCTION, CAUSAL, OWN_SCALE, Z,
+    grad_here, value_here = grad_out + group * queries * width, v + group * keys * width
+    value = _read(value_here, j, column, keys, width)
+    of_keys, of_values = tl.zeros((COLUMNS, Z), tl.float32), tl.zeros((COLUMNS, WIDTH), tl.float32)
+    first_row = 0
+    if CAUSAL:  # the first block of queries that see one of the keys
+        first_row = tl.maximum(0, start - (keys - queries)) // ROWS * ROWS
+    for first in range(first_row, queries, ROWS):
+        i, row = first + tl.arange(0, ROWS)[:, None], first + tl.arange(0, ROWS)[None, :]  # columns of a tile of keys
+        query = _read(q + group * queries * z, i, feature, queries, z)
+        factor, nothing, bits = _rows(row, group, counts, seed, queries, keys, scale, CAUSAL, OWN_SCALE)
+        x, stays = _logits(
+            _product(key, tl.trans(query)), factor, nothing, bits, row, j, group, bias, padding, seed, queries, keys,
+            drop_key, drop, kept, CAUSAL,
         )  # fmt: skip
-        grad = _read(grad_out + group * queries * width, i, column, queries, width)
-        total += _product((_weights(x, statistic, FUNCTION) * stays).to(grad.dtype), grad)
-    _write(grad_v + group * keys * width, total, j, column, keys, width)
+        statistic, mean = 0.0, 0.0
+        if FUNCTION == "softmax":
+            statistic = _read(statistics + group * queries, row, row * 0, queries, 1)
+            mean = _read(means + group * queries, row, row * 0, queries, 1)
+        grad_piece = _read(grad_here, i, column, queries, width)
+        of_values += _product((_weights(x, statistic, FUNCTION) * stays).to(grad_piece.dtype), grad_piece)
+        if (0 if WHOLE else piece) == 0:
+            grad = _product(value, tl.trans(grad_piece))
+            if not WHOLE:
+                for begin in range(WIDTH, width, WIDTH):
+                    other = _read(grad_here, i, begin + column, queries, width)
+                    grad += _product(_read(value_here, j, begin + column, keys, width), tl.trans(other))
+            grad = _gradient(x, grad * stays, statistic, mean, FUNCTION) * factor
+            of_keys += _product(grad.to(query.dtype), query)
+    _write(grad_v + group * keys * width, of_values, j, column, keys, width)
+    if (0 if WHOLE else piece) == 0:
+        _write(grad_k + group * keys * z, of_keys, j, feature, keys, z)
