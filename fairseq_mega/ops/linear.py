@@ -89,7 +89,8 @@ def linear_parts(
         A tensor (..., width) for each width.
     """
     if 1 < len(widths) <= MOST_PARTS and _joins_gradients(x, path):
-        y = F.linear(x, weight, None if bias is None else bias.detach())
+        copied, added = _cast(weight, bias)
+        y = F.linear(x, copied, None if added is None else added.detach())
         return _Parts.apply(y, bias, list(widths))
     if len(widths) > MOST_PARTS or any(width % PANEL for width in widths[:-1]):
         return linear(x, weight, bias, path=path).split(list(widths), dim=-1)
