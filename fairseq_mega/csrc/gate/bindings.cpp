@@ -1,71 +1,24 @@
 // Operators of the update gate: shapes, strides and memory; see gate.h.
-#include "common/row_bindings.h"
-#include "gate/gate.h"
+#include "gate/views.h"
 
 namespace fm {
 namespace {
 
-struct Views {
-  GateShape shape;
-  RowView x, candidate;
-  std::optional<RowView> update, addend;
-  Dropping dropping;
-  std::optional<Tensor> bias;
-
-  GateInputs inputs() const {
-    return {x.tensor.const_data_ptr(),
-            update ? update->tensor.const_data_ptr() : nullptr,
-            candidate.tensor.const_data_ptr(),
-            addend ? addend->tensor.const_data_ptr() : nullptr,
-            x.stride,
-            update ? update->stride : 0,
-            candidate.stride,
-            addend ? addend->stride : 0,
-            dropping,
-            data_or_null<float>(bias)};
-  }
-};
-
-Views views(const Tensor& x, const std::optional<Tensor>& update, const Tensor& candidate, const std::optional<Tensor>& addend,
-            const std::optional<Tensor>& bias, const std::optional<Tensor>& seed, double p, const char* op) {
-  GateShape shape{row_parts(x, op)};
-  shape.residual_dtype = shape.dtype;
-  shape.dtype = element_type(candidate, "candidate");
-  check_devices(op, {{"residual", x},
-                     {"update", update},
-                     {"candidate", candidate},
-                     {"addend", addend},
-                     {"bias", bias},
-                     {"seed", seed}});
-  const bool types = shape.residual_dtype == shape.dtype || shape.residual_dtype == DType::kFloat32;
-  const Tensor* others[] = {&candidate, update ? &*update : &candidate, addend ? &*addend : &candidate};
-  for (const Tensor* t : others) {
-    STD_TORCH_CHECK(types && same_shape(*t, x) && t->scalar_type() == candidate.scalar_type(), op,
-                    ": residual, update, candidate and addend must have one shape and type, or the residual float32");
-  }
-  Views found{shape, rows_of(x), rows_of(candidate), std::nullopt, std::nullopt, {}, std::nullopt};
-  if (update) found.update = rows_of(*update);
-  if (addend) found.addend = rows_of(*addend);
-  if (bias) found.bias = columns(*bias, shape, 1, op, "bias");
-  if (seed) found.dropping = dropping_of(*seed, p, op);
-  return found;
-}
-
 int64_t grain(const GateShape& shape) { return std::max<int64_t>(1, 32768 / std::max<int64_t>(shape.width, 1)); }
 
 struct Cpu {
-  static void check(const Views& v) {
+  static void check(const GateViews& v) {
     STD_TORCH_CHECK(v.update && !v.bias,
                     "gated_residual: there are kernels without an update gate, or with a bias, for GPUs only");
   }
-  static void forward(const Views& v, const Tensor&, void* out) {
+  static void forward(const GateViews& v, const Tensor&, void* out) {
     check(v);
     torch::stable::parallel_for(0, v.shape.rows, grain(v.shape), [&](int64_t begin, int64_t end) {
       gate_forward_cpu(v.shape, v.inputs(), out, begin, end);
     });
   }
   // Returns the gradient of the bias.
-  static Tensor backward(const Views& v, const Tensor& x, GateGradients& gradients) {
+  static Tensor backward(const GateViews& v, const Tensor& x, GateGradients& gradients) {
     check(v);
     torch::stable::parallel_for(0, v.shape.rows, grain(v.shape), [&](int64_t begin, int64_t end) {
       gate_backward_cpu(v.shape, v.inputs(), gradients, begin, end);
@@ -76,12 +29,12 @@ struct Cpu {
 
 #if defined(FM_WITH_CUDA)
 struct Cuda {
-  static void forward(const Views& v, const Tensor& x, void* out) {
+  static void forward(const GateViews& v, const Tensor& x, void* out) {
     DeviceOf guard(x);
     const int error = gate_forward_cuda(v.shape, v.inputs(), out, current_stream(x));
     check_cuda("gated_residual", error);
   }
-  static Tensor backward(const Views& v, const Tensor& x, GateGradients& gradients) {
+  static Tensor backward(const GateViews& v, const Tensor& x, GateGradients& gradients) {
     DeviceOf guard(x);
     const int64_t parts = v.bias ? v.shape.parts() : 0, width = v.bias ? v.shape.width : 0;
     const CudaSums all(torch::stable::new_empty(x, {parts, width}, ScalarType::Float), {width},
@@ -96,7 +49,7 @@ struct Cuda {
 template <class Device>
 Tensor gated_residual(Tensor x, std::optional<Tensor> update, Tensor candidate, std::optional<Tensor> addend,
                       std::optional<Tensor> bias, std::optional<Tensor> seed, double p) {
-  const Views v = views(x, update, candidate, addend, bias, seed, p, "gated_residual");
+  const GateViews v = gate_views(x, update, candidate, addend, bias, seed, p, "gated_residual");
   Tensor out = like(x);
   if (x.numel() > 0) Device::forward(v, x, out.mutable_data_ptr());
   return out;
@@ -108,7 +61,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> gated_residual_backward(Tensor grad, 
                                                                    std::optional<Tensor> bias,
                                                                    std::optional<Tensor> seed, double p) {
   const char* op = "gated_residual_backward";
-  const Views v = views(x, update, candidate, addend, bias, seed, p, op);
+  const GateViews v = gate_views(x, update, candidate, addend, bias, seed, p, op);
   STD_TORCH_CHECK(grad.scalar_type() == x.scalar_type() && grad.numel() == x.numel(), op,
                   ": the gradient must have the shape and type of x");
   check_devices(op, {{"residual", x}, {"the gradient", grad}});
