@@ -68,7 +68,11 @@ class GatedCrossAttention(nn.Module):
         return CrossAttentionCache(self.key_proj(encoder_out), value, padding_mask, 0, ParameterCache())
 
     def forward(
-        self, x: Tensor, source: CrossAttentionCache, need_weights: bool = False
+        self,
+        x: Tensor,
+        source: CrossAttentionCache,
+        need_weights: bool = False,
+        products: Optional[Tensor] = None,
     ) -> Tuple[Tensor, CrossAttentionCache, Optional[Tensor]]:
         """Apply the sub-layer, residual and norm included, to the next L target positions.
 
@@ -76,6 +80,7 @@ class GatedCrossAttention(nn.Module):
             x: (B, L, D).
             source: the result of :meth:`start`, or the cache that an earlier call returned.
             need_weights: also return the attention weights (which then exist in full).
+            products: (B, L, D), the input of products if the sub-layer before made it.
 
         Returns:
             (B, L, D), the cache after these positions, and the weights (B, L, S) or None.
@@ -85,7 +90,9 @@ class GatedCrossAttention(nn.Module):
         """
         d, z = self.widths
         residual = x
-        if self.prenorm:
+        if products is not None:
+            x = products
+        elif self.prenorm:
             x = self.norm(x)
         update, reset, query = in_parts(self.query_proj, x, (d, d, z))
         if query.size(1) != 1:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from fairseq_mega.ops.activation import with_bias
 from fairseq_mega.ops.dropout import dropout
-from fairseq_mega.ops.gate import dropped_residual
+from fairseq_mega.ops.gate import Addition
 
 
 class Dropout(nn.Module):
@@ -91,18 +91,17 @@ class StochasticDepth(Dropout):
         return x * F.dropout(torch.ones_like(x[:, :1, :1]), self.p) if self.active else x
 
 
-def add_dropped(
-    residual: Tensor,
+def dropped_addition(
     x: Tensor,
     addend: Optional[Tensor],
     dropout: Dropout,
     depth: StochasticDepth,
     bias: Optional[Tensor] = None,
-) -> Tensor:
-    """Return ``residual + depth(dropout(x + addend + bias))`` of tensors (B, L, D) and a bias (D,), zero where None."""
+) -> Addition:
+    """Return ``depth(dropout(x + addend + bias))`` of tensors (B, L, D) and a bias (D,), zero where None, for a sum."""
     if not dropout.feature and not depth.active:
-        return dropped_residual(residual, x, addend, bias=bias, dropout=dropout.rate)
-    return residual + depth(dropout(with_bias(x if addend is None else x + addend, bias)))
+        return Addition(None, x, addend, bias, dropout.rate)
+    return Addition(None, depth(dropout(with_bias(x if addend is None else x + addend, bias))))
 
 
 def postpone(model: nn.Module, updates: int) -> None:

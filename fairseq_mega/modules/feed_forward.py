@@ -11,9 +11,9 @@ from fairseq_mega.ops.linear import after_silu, bias_apart
 
 from .activation import ACTIVATIONS
 from .config import MegaLayerConfig
-from .dropout import Dropout, StochasticDepth, add_dropped
+from .dropout import Dropout, StochasticDepth, dropped_addition
 from .linear import linear
-from .norm import build_norm, norm_for_products, step_norm
+from .norm import add_and_norm, build_norm, norm_for_products, step_norm
 from .packed_linear import step_maps
 
 
@@ -37,10 +37,12 @@ class NormalizedFeedForward(nn.Module):
         self.hidden_dropout = Dropout(config.activation_dropout, config.feature_dropout)
         self.stochastic_depth = StochasticDepth(config.stochastic_depth)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Transform (B, L, D) into (B, L, D)."""
+    def forward(self, x: Tensor, products: Optional[Tensor] = None) -> Tensor:
+        """Transform (B, L, D) into (B, L, D); ``products`` is the input of products if the sub-layer before made it."""
         residual = x
-        if self.prenorm:
+        if products is not None:
+            x = products
+        elif self.prenorm:
             x = norm_for_products(self.norm, x)
         fc2, bias = bias_apart(self.fc2, x)
         if self.activation is silu:
@@ -48,8 +50,8 @@ class NormalizedFeedForward(nn.Module):
             x = after_silu(fc2, recomputing(fc1, x), None, self.hidden_dropout, inner_bias)
         else:
             x = recomputing(fc2, self.hidden_dropout(self.activation(recomputing(self.fc1, x))))
-        x = add_dropped(residual, x, None, self.dropout, self.stochastic_depth, bias)
-        return x if self.prenorm else self.norm(x)
+        added = dropped_addition(x, None, self.dropout, self.stochastic_depth, bias)
+        return add_and_norm(residual, added, None if self.prenorm else self.norm)[0]
 
     def step_weights(self) -> Optional[FeedForwardWeights]:
         """Return the parameters for the kernel of single steps; None where operators compute them."""

@@ -10,7 +10,7 @@ from fairseq_mega.ops.activation import silu
 from fairseq_mega.ops.attention import attention, chunked_attention
 from fairseq_mega.ops.common.recompute import recomputing
 from fairseq_mega.ops.decoding import GatedAttentionWeights, Place, StepBias, step_coefficients
-from fairseq_mega.ops.gate import gated_residual
+from fairseq_mega.ops.gate import Addition
 from fairseq_mega.ops.linear import after_silu, before_silu, bias_apart, in_parts
 from fairseq_mega.ops.query_key import query_key
 
@@ -21,7 +21,7 @@ from .dropout import Dropout, StochasticDepth
 from .ema import MultiDimensionalDampedEMA
 from .layer import PLAIN, AttentionOutput, LayerContext
 from .linear import linear
-from .norm import build_norm, norm_for_products, step_norm, type_of_products
+from .norm import add_and_norm, build_norm, norm_for_products, step_norm, type_of_products
 from .packed_linear import step_maps
 from .padding import finite_padding
 from .parameter_cache import ParameterCache
@@ -94,6 +94,7 @@ class GatedAttention(nn.Module):
         context: LayerContext = PLAIN,
         memory: Optional[LayerMemory] = None,
         cache: Union[AttentionCache, FixedCache, None] = None,
+        next_norm: Optional[nn.Module] = None,
     ) -> AttentionOutput:
         """Apply the sub-layer, residual and norm included.
 
@@ -102,6 +103,7 @@ class GatedAttention(nn.Module):
             context: padding, documents, and whether to return memory and cache; causal only.
             memory: of the steps before x, from an earlier call; causal only.
             cache: of the unfinished chunk before x, from the same call; of fixed size where the context has a place.
+            next_norm: with which the next sub-layer of a pre-norm layer begins.
 
         Raises:
             ValueError: if the simple relative bias does not cover the length (a FieldError), or if a memory is
@@ -155,18 +157,18 @@ class GatedAttention(nn.Module):
         if plain and not self.dropout.feature and not self.stochastic_depth.active:
             output_proj, output_bias = bias_apart(self.output_proj, reset)
             projected = after_silu(output_proj, reset, attended)
-            out = gated_residual(residual, update, candidate, projected, bias=output_bias, dropout=self.dropout.rate)
+            added = Addition(update, candidate, projected, output_bias, self.dropout.rate)
         else:
             projected = after_silu(self.output_proj, reset, attended)
             dropped = self.dropout(self.activation(candidate + projected))
-            out = gated_residual(residual, update, self.stochastic_depth(dropped))
-        if not self.prenorm:
-            out = self.norm(out)
+            added = Addition(update, self.stochastic_depth(dropped))
+        norm, dtype = next_norm if self.prenorm else self.norm, type_of_products(residual)
+        out, products = add_and_norm(residual, added, norm, keeps_sum=self.prenorm, dtype=dtype)
         if ema is None or cache is None:
-            return AttentionOutput(out)
+            return AttentionOutput(out, products=products)
         if not isinstance(cache, FixedCache):
             cache = cache.unfinished(self.chunk_size).forgetting(documents)
-        return AttentionOutput(out, LayerMemory(ema), cache)
+        return AttentionOutput(out, LayerMemory(ema), cache, products)
 
     def _bias_at(self, place: Place, prepared: ParameterCache) -> Tensor:
         """Return the relative bias (C,) of a query at a place; -inf for later keys."""

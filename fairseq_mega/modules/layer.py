@@ -52,6 +52,7 @@ class AttentionOutput(NamedTuple):
     hidden: Tensor  # (B, L, D)
     memory: Optional[LayerMemory] = None
     cache: Union[AttentionCache, FixedCache, None] = None
+    products: Optional[Tensor] = None  # (B, L, D), input of the next sub-layer's products, if made in the same kernel
 
 
 class Layer(Protocol):

@@ -48,12 +48,20 @@ class MegaLayer(nn.Module):
 
         A layer with cross attention requires ``context.encoder_out``, unless the cache contains its projection.
         """
-        x, memory, attention_cache = self.attention(x, context, memory, None if cache is None else cache.attention)
         source, weights = None if cache is None else cache.cross_attention, None
+        x, memory, attention_cache, products = self.attention(
+            x, context, memory, None if cache is None else cache.attention, self._norm_after_attention()
+        )
         if self.cross_attention is not None:
             if source is None:
                 source = self.cross_attention.start(context.encoder_out, context.encoder_padding_mask)
-            x, source, weights = self.cross_attention(x, source, context.need_weights)
+            x, source, weights = self.cross_attention(x, source, context.need_weights, products)
+            products = None
         if self.feed_forward is not None:
-            x = self.feed_forward(x)
+            x = self.feed_forward(x, products)
         return LayerOutput(x, memory, LayerCache(attention_cache, source) if context.return_state else None, weights)
+
+    def _norm_after_attention(self) -> Optional[nn.Module]:
+        """Return the norm of the sub-layer that follows the attention, if there is one."""
+        following = self.feed_forward if self.cross_attention is None else self.cross_attention
+        return None if following is None else following.norm

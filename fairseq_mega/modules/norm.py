@@ -1,6 +1,7 @@
 """The five norms of MEGA, all with eps = 1e-5, over hidden states (B, L, D)."""
 
-from typing import Any, Dict, Optional, Type
+from functools import partial
+from typing import Any, Callable, Dict, Optional, Tuple, Type
 
 import torch
 from torch import Tensor, nn
@@ -8,28 +9,33 @@ from torch.func import functional_call
 
 from fairseq_mega.ops import decoding
 from fairseq_mega.ops.decoding import StepNorm
-from fairseq_mega.ops.norm import row_norm
+from fairseq_mega.ops.gate import Addition
+from fairseq_mega.ops.norm import fuses, norm_of_sum, row_norm
 
 EPS = 1e-5
 HALF = (torch.float16, torch.bfloat16)
 
 
-class LayerNorm(nn.LayerNorm):
+class RowNorm(nn.Module):
+    """A norm of rows: ``forward`` also accepts the type of the result, and the function ``by`` that computes it."""
+
+
+class LayerNorm(nn.LayerNorm, RowNorm):
     """Layer norm over features; statistics in at least float32."""
 
     def __init__(self, dim: int, affine: bool = True) -> None:
         super().__init__(dim, eps=EPS, elementwise_affine=affine)
 
-    def forward(self, x: Tensor, dtype: Optional[torch.dtype] = None) -> Tensor:
+    def forward(self, x: Tensor, dtype: Optional[torch.dtype] = None, by: Callable[..., Any] = row_norm) -> Any:
         """Normalise (..., D); into ``dtype``, None for that of x."""
-        return row_norm(x, self.weight, self.bias, centred=True, eps=EPS, dtype=dtype)
+        return by(x, self.weight, self.bias, centred=True, eps=EPS, dtype=dtype)
 
     def of_step(self) -> Optional[StepNorm]:
         """Return scale and shift in the form of the kernels for single steps, or None."""
         return decoding.step_norm(self.weight, self.bias)
 
 
-class RMSNorm(nn.Module):
+class RMSNorm(RowNorm):
     """``w x / sqrt(mean(x^2) + eps)`` with a weight per feature; statistics in at least float32."""
 
     def __init__(self, dim: int, affine: bool = True) -> None:
@@ -44,12 +50,12 @@ class RMSNorm(nn.Module):
         if self.weight is not None:
             nn.init.ones_(self.weight)
 
-    def forward(self, x: Tensor, dtype: Optional[torch.dtype] = None) -> Tensor:
-        """Normalise (..., D); into ``dtype``, None for that of x."""
-        return rms_norm(x, self.weight, dtype)
+    def forward(self, x: Tensor, dtype: Optional[torch.dtype] = None, by: Callable[..., Any] = row_norm) -> Any:
+        """Normalise (..., D), with squares that cannot overflow; into ``dtype``, None for that of x."""
+        return by(x, self.weight, centred=False, eps=EPS, dtype=dtype)
 
 
-class ScaleNorm(nn.Module):
+class ScaleNorm(RowNorm):
     """``g x / sqrt(mean(x^2) + eps)`` with one scalar g (mean, not sum: g is about 1); float32 statistics."""
 
     def __init__(self, dim: int, affine: bool = True) -> None:
@@ -64,14 +70,9 @@ class ScaleNorm(nn.Module):
         if self.scalar is not None:
             nn.init.ones_(self.scalar)
 
-    def forward(self, x: Tensor, dtype: Optional[torch.dtype] = None) -> Tensor:
+    def forward(self, x: Tensor, dtype: Optional[torch.dtype] = None, by: Callable[..., Any] = row_norm) -> Any:
         """Normalise (..., D); into ``dtype``, None for that of x."""
-        return rms_norm(x, self.scalar, dtype)
-
-
-def rms_norm(x: Tensor, weight: Optional[Tensor], dtype: Optional[torch.dtype] = None) -> Tensor:
-    """RMS norm over the last axis, in float32 for half-precision input so that squares cannot overflow."""
-    return row_norm(x, weight, centred=False, eps=EPS, dtype=dtype)
+        return by(x, self.scalar, centred=False, eps=EPS, dtype=dtype)
 
 
 def type_of_products(x: Tensor) -> torch.dtype:
@@ -88,9 +89,35 @@ def type_of_products(x: Tensor) -> torch.dtype:
 def norm_for_products(norm: nn.Module, x: Tensor) -> Tensor:
     """Return the norm of x (..., D), in the type of the next product."""
     dtype = type_of_products(x)
-    if isinstance(norm, (LayerNorm, RMSNorm, ScaleNorm)):
+    if isinstance(norm, RowNorm):
         return norm(x, dtype)
     return norm(x).to(dtype)
+
+
+def add_and_norm(
+    residual: Tensor,
+    added: Addition,
+    norm: Optional[nn.Module],
+    *,
+    keeps_sum: bool = False,
+    dtype: Optional[torch.dtype] = None,
+) -> Tuple[Tensor, Optional[Tensor]]:
+    """Return the result of a sub-layer, and the input of the next one's products if a kernel makes both at once.
+
+    Args:
+        residual: (B, L, D).
+        added: to the residual.
+        norm: of the sum, None for none.
+        keeps_sum: the result is the sum, whose norm is the input of the next products; else its norm.
+        dtype: of the next products, None for that of the residual.
+
+    Returns:
+        (B, L, D) of the residual's type, and (B, L, D) of the type of products; None where the next sub-layer makes it.
+    """
+    if isinstance(norm, RowNorm) and fuses(residual, added):
+        return norm(residual, dtype, partial(norm_of_sum, added=added, keeps_sum=keeps_sum))
+    total = added.to(residual)
+    return total if keeps_sum or norm is None else norm(total), None
 
 
 def step_norm(norm: nn.Module) -> Optional[StepNorm]:

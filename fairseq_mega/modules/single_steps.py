@@ -35,7 +35,12 @@ def by_single_steps(make: MakeStep) -> Callable[[Callable[..., Any]], Callable[.
     def decorate(forward: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(forward)
         def run(
-            self: nn.Module, x: Tensor, context: LayerContext = PLAIN, memory: Any = None, cache: Any = None
+            self: nn.Module,
+            x: Tensor,
+            context: LayerContext = PLAIN,
+            memory: Any = None,
+            cache: Any = None,
+            *norms: Any,
         ) -> Any:
             if x.size(1) == 1 and not self.training and accepts_steps(context):
                 past = cache.attention if isinstance(cache, LayerCache) else cache
@@ -46,7 +51,7 @@ def by_single_steps(make: MakeStep) -> Callable[[Callable[..., Any]], Callable[.
                     step = prepared.get_of_all(self, (self, *key), lambda: make(self, *key))
                     if step is not None:
                         return step(x, context, memory, cache)
-            return forward(self, x, context, memory, cache)
+            return forward(self, x, context, memory, cache, *norms)
 
         run.single_step = make  # type: ignore[attr-defined]  # a subclass with another forward lacks it
         return run

@@ -1,6 +1,6 @@
-"""The update gate of MEGA's layers: :func:`gated_residual`, and sums with a residual: :func:`dropped_residual`."""
+"""The update gate of MEGA's layers: :func:`gated_residual`, and sums with a residual: :class:`Addition`."""
 
-from typing import Any, Optional, Tuple
+from typing import Any, NamedTuple, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -60,29 +60,34 @@ def gated_residual(
     return gated_residual_reference(residual, update, with_bias(candidate, bias), addend, dropout)
 
 
-def dropped_residual(
-    residual: Tensor,
-    x: Tensor,
-    addend: Optional[Tensor] = None,
-    *,
-    bias: Optional[Tensor] = None,
-    dropout: float = 0.0,
-) -> Tensor:
-    """``residual + dropout(x + addend + bias)``, the end of a sub-layer without an update gate; in one kernel on a GPU.
-
-    Args:
-        residual, x, addend, bias, dropout: as ``residual``, ``candidate`` and so on in :func:`gated_residual`.
-
-    Returns:
-        (..., D).
+class Addition(NamedTuple):
+    """What a sub-layer adds to its residual, as arguments of :func:`gated_residual`; without an update gate
+    ``dropout(candidate + addend + bias)``.
     """
-    alike = x.is_cuda and residual.shape == x.shape
-    if alike and PATHS.choose(None, residual, x, x, addend) == "native":
-        bias = None if bias is None else bias.to(torch.float32)
-        seed = draw_seed(x.device) if dropout != 0.0 else None
-        return native.operators.gated_residual(residual, None, x, addend, bias, seed, dropout)
-    x = with_bias(x if addend is None else x + addend, bias)
-    return residual + (x if dropout == 0.0 else drop(x, dropout))
+
+    update: Optional[Tensor]
+    candidate: Tensor
+    addend: Optional[Tensor] = None
+    bias: Optional[Tensor] = None
+    dropout: float = 0.0
+
+    def to(self, residual: Tensor) -> Tensor:
+        """Return the sum with a residual (..., D); in one kernel on a GPU."""
+        update, x, addend, bias, dropout = self
+        if update is not None:
+            return gated_residual(residual, update, x, addend, bias=bias, dropout=dropout)
+        if x.is_cuda and self.is_compiled(residual):
+            bias = None if bias is None else bias.to(torch.float32)
+            seed = draw_seed(x.device) if dropout != 0.0 else None
+            return native.operators.gated_residual(residual, None, x, addend, bias, seed, dropout)
+        x = with_bias(x if addend is None else x + addend, bias)
+        return residual + (x if dropout == 0.0 else drop(x, dropout))
+
+    def is_compiled(self, residual: Tensor) -> bool:
+        """Return whether the kernels compute the sum."""
+        update, x, addend, *_ = self
+        chosen = PATHS.choose(None, residual, x if update is None else update, x, addend) == "native"
+        return chosen and residual.shape == x.shape
 
 
 def gated_residual_reference(

@@ -9,6 +9,8 @@ from torch import Tensor
 from .common import apex_norms, native
 from .common.dispatch import Operator, Path, kernels_unavailable
 from .common.recompute import inputs_of, keep_operator
+from .dropout import draw_seed
+from .gate import Addition
 
 MOST_COLUMNS = 4096  # of a row in the kernels for GPUs, kMostNormColumns of csrc/norm/norm.h
 
@@ -82,6 +84,50 @@ def row_norm(
     return row_norm_reference(x, counted_from(weight, origin), bias, centred, eps, dtype)
 
 
+def fuses(residual: Tensor, added: Addition) -> bool:
+    """Return whether :func:`norm_of_sum` has a kernel for a sum, those of GPUs."""
+    exists = native.has_kernel("gated_residual_norm", residual.device) and not for_apex(residual)
+    return exists and added.is_compiled(residual)
+
+
+def norm_of_sum(
+    residual: Tensor,
+    weight: Optional[Tensor] = None,
+    bias: Optional[Tensor] = None,
+    *,
+    added: Addition,
+    keeps_sum: bool,
+    dtype: Optional[torch.dtype] = None,
+    **settings: Any,
+) -> Tuple[Tensor, Optional[Tensor]]:
+    """Return the norm of ``added.to(residual)``, and its copy in a type; both in one kernel on a GPU.
+
+    Args:
+        residual: (..., D).
+        weight, bias, settings: as in :func:`row_norm`.
+        added: to the residual.
+        keeps_sum: return the sum in place of its norm, and the norm in place of the copy.
+        dtype: of the second result, None for that of the residual.
+
+    Returns:
+        (..., D) of the residual's type, and (..., D) of ``dtype``; None without the kernel, and for a copy that is not
+        another tensor.
+    """
+    centred, eps, origin = settings["centred"], settings["eps"], settings.get("origin", 0.0)
+    narrow = dtype not in (None, residual.dtype)
+    plain = centred and origin == 0.0 and weight is not None and weight.dtype == residual.dtype
+    if not fuses(residual, added) or PATHS.choose(None, residual, dtype, plain) != "native":
+        total = added.to(residual)
+        return total if keeps_sum else row_norm(total, weight, bias, **settings), None
+    *rows, gate_bias, dropout = added
+    width = residual.size(-1)
+    gate_bias, *columns = (None if c is None else c.to(torch.float32).expand(width) for c in (gate_bias, weight, bias))
+    seed = draw_seed(residual.device) if dropout != 0.0 else None
+    options = (dropout, centred, eps, origin, keeps_sum, narrow)
+    first, second = native.operators.gated_residual_norm(residual, *rows, gate_bias, seed, *columns, *options)
+    return first, second if keeps_sum or narrow else None
+
+
 def counted_from(weight: Optional[Tensor], origin: float) -> Optional[Tensor]:
     """Return ``weight + origin``, in float32 at least: bfloat16 has three digits near one."""
     if weight is None or origin == 0.0:
@@ -120,6 +166,35 @@ def _register(namespace: str) -> None:
         found = (None if c is None else g for c, g in zip((weight, bias), sums.unbind()))
         return grad_x, *found, *(None for _ in options)
 
+    def fake_of_sum(x: Tensor, *rest: Any) -> Tuple[Tensor, Tensor]:
+        *_, keeps_sum, narrow = rest
+        size, dtype = x.shape if keeps_sum or narrow else (0,), torch.bfloat16 if narrow else x.dtype
+        return x.new_empty(x.shape), x.new_empty(size, dtype=dtype)
+
+    def fake_of_sum_backward(
+        grad_sum: Any, grad_y: Any, grad_narrow: Any, x: Tensor, update: Any, candidate: Tensor, *rest: Any
+    ) -> Tuple[Tensor, ...]:
+        grad_update = candidate.new_empty((0,) if update is None else x.shape)
+        sums = x.new_empty(3, x.size(-1), dtype=torch.float32)
+        return x.new_empty(x.shape), grad_update, candidate.new_empty(x.shape), sums
+
+    def keep(ctx: Any, inputs: Tuple[Any, ...], output: Any) -> None:
+        *tensors, bias, p, centred, eps, origin, ctx.keeps_sum, ctx.narrow = inputs
+        ctx.settings, ctx.biased = (p, centred, eps, origin), bias is not None
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*tensors)
+
+    def backward_of_sum(ctx: Any, first: Any, second: Any) -> Tuple[Optional[Tensor], ...]:
+        of_sum, y = (first, None if ctx.narrow else second) if ctx.keeps_sum else (None, first)
+        grads, saved = (of_sum, y, second if ctx.narrow else None), ctx.saved_tensors
+        *rows, sums = operators.gated_residual_norm_backward(*grads, *saved, *ctx.settings)
+        found = (*rows, rows[2], sums[2], None, sums[0])
+        given = (None if tensor is None else g for tensor, g in zip(saved, found))
+        return *given, sums[1] if ctx.biased else None, *(None for _ in range(6))
+
+    torch.library.register_fake(f"{namespace}::gated_residual_norm")(fake_of_sum)
+    torch.library.register_fake(f"{namespace}::gated_residual_norm_backward")(fake_of_sum_backward)
+    native.register_gradients(f"{namespace}::gated_residual_norm", backward_of_sum, keep)
     torch.library.register_fake(f"{namespace}::row_norm")(fake)
     torch.library.register_fake(f"{namespace}::row_norm_backward")(fake_backward)
     native.register_gradients(f"{namespace}::row_norm", backward, keep_operator(operators.row_norm))

@@ -1,7 +1,8 @@
 """A whole layer on its fast paths: the same training as on the references, and autocast."""
 
+import collections
 import functools
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Counter, Dict, List, Optional, Sequence, Tuple
 
 import pytest
 import torch
@@ -18,6 +19,7 @@ from fairseq_mega.ops import activation
 from fairseq_mega.ops import linear as maps
 from fairseq_mega.ops.common import native
 from fairseq_mega.ops.common.dispatch import VARIABLE
+from tests.ops import calls
 from tests.support import kernels
 from tests.support.layers import run
 
@@ -38,7 +40,7 @@ def layer_of(kind, seed=1, **options):
         "ffn_dim": 24,
         "max_positions": 64,
     }
-    return MegaLayer(MegaLayerConfig(**shape, normalize_before=True, **KINDS[kind], **options))
+    return MegaLayer(MegaLayerConfig(**{**shape, "normalize_before": True, **KINDS[kind], **options}))
 
 
 def megalodon(**options):
@@ -65,6 +67,18 @@ def losses_of(kind, steps, device):
     return torch.tensor(losses, dtype=torch.float64)
 
 
+class Counted(calls.Watch):
+    """Count the calls of each compiled operator."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: Counter[str] = collections.Counter()
+
+    def call(self, operator: Any, arguments: Dict[str, Any]) -> Any:
+        self.calls[operator._schema.name.split("::")[1]] += 1
+        return operator(**arguments)
+
+
 @pytest.fixture
 def references(monkeypatch):
     """Return a function that puts all operators on their references; a call of a kernel fails, then."""
@@ -85,19 +99,24 @@ def test_training_is_the_same_on_all_paths(kind, device, references):
     torch.testing.assert_close(got, want, rtol=2e-4, atol=0.0)
 
 
-@pytest.mark.parametrize("model", ["mega", "megalodon"])
-def test_kernels_for_gpus_add_the_biases_of_linear_maps(model, request, monkeypatch):
-    if model == "mega":
-        layer: torch.nn.Module = layer_of("causal")
+@pytest.mark.parametrize(
+    ("model", "norms"), [("before", 1), ("after", 2), ("source", 1), ("source after", 2), ("megalodon", 1)]
+)
+def test_kernels_for_gpus_add_biases_and_norm_sums(model, norms, request, monkeypatch):
+    """Biases of linear maps, and residuals before norms in the same kernels as the norms."""
+    if model != "megalodon":
+        options = {"normalize_before": "after" not in model, "cross_attention": "source" in model, "dropout": 0.0}
+        layer: torch.nn.Module = layer_of("causal", **options)
     else:
         layer = megalodon()
     for name, parameter in layer.named_parameters():
         if name.endswith("bias"):
             torch.nn.init.normal_(parameter)
     x = torch.randn(2, 13, 16, requires_grad=True)
+    context = {"encoder_out": torch.randn(2, 9, 16)} if "source" in model else {}
 
     def outcome() -> Dict[str, torch.Tensor]:
-        out, named = run(layer, x).hidden, {"x": x, **dict(layer.named_parameters())}
+        out, named = run(layer, x, **context).hidden, {"x": x, **dict(layer.named_parameters())}
         found = torch.autograd.grad((out * torch.linspace(-1, 1, 16)).sum(), list(named.values()))
         return {"output": out, **dict(zip(named, found))}
 
@@ -113,8 +132,11 @@ def test_kernels_for_gpus_add_the_biases_of_linear_maps(model, request, monkeypa
     monkeypatch.setenv(VARIABLE, "linear=reference")
     monkeypatch.setattr(activation, "adds_bias", lambda x: True)
     monkeypatch.setattr(torch.nn.functional, "linear", product)
-    torch.testing.assert_close(outcome(), want, rtol=2e-4, atol=2e-5)
-    assert biased.count(True) == 1  # of parts for several kernels
+    with Counted() as counted:
+        torch.testing.assert_close(outcome(), want, rtol=2e-4, atol=2e-5)
+    others = 4 * ("source" in model)  # of the attention to the source
+    assert biased.count(True) == 1 + others  # of parts for several kernels
+    assert counted.calls["gated_residual_norm"] == counted.calls["gated_residual_norm_backward"] == norms
 
 
 @torch.no_grad()

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fairseq_mega.modules import MegaLayer, MegaLayerConfig
-from fairseq_mega.modules.dropout import Dropout, StochasticDepth, add_dropped
+from fairseq_mega.modules.dropout import Dropout, StochasticDepth, dropped_addition
 from fairseq_mega.modules.layer import LayerContext
 from fairseq_mega.modules.megalodon.config import MegalodonLayerConfig
 from fairseq_mega.modules.megalodon.layer import MegalodonLayer
@@ -96,6 +96,6 @@ def test_a_bias_apart_keeps_the_type_of_the_sum(feature):
     """The bias of a linear map is float32 where the map's result is not."""
     x, bias = torch.randn(2, 3, 4, dtype=torch.bfloat16), torch.randn(4)
     dropout, depth = Dropout(0.0, feature=feature), StochasticDepth(0.0)
-    found = add_dropped(x, x, None, dropout, depth, bias)
+    found = dropped_addition(x, None, dropout, depth, bias).to(x)
     assert found.dtype == torch.bfloat16
     torch.testing.assert_close(found, x + (x + bias.bfloat16()))

@@ -27,9 +27,9 @@ from fairseq_mega.ops.cross_entropy import cross_entropy
 from fairseq_mega.ops.dropout import dropout
 from fairseq_mega.ops.ema import EMACoefficients, complex_ema_coefficients, ema_coefficients, gated_ema_step
 from fairseq_mega.ops.ema.native import ema_native
-from fairseq_mega.ops.gate import gated_residual
+from fairseq_mega.ops.gate import Addition, gated_residual
 from fairseq_mega.ops.linear import linear, linear_parts, silu_linear
-from fairseq_mega.ops.norm import row_norm
+from fairseq_mega.ops.norm import norm_of_sum, row_norm
 from fairseq_mega.ops.packed_linear import KINDS, MOST_ROWS, PackedMatrix, pack, packed_linear
 from fairseq_mega.ops.query_key import query_key
 from fairseq_mega.ops.rotary import normalized_query_key
@@ -189,6 +189,17 @@ def run_norms(dtype: torch.dtype) -> None:
             x = draw(4, 65, width + 2 * gap, dtype=dtype)[..., gap : gap + width]  # more rows than one part has
             coefficients = (draw(width) for _ in range(columns))
             backward(row_norm(x, *coefficients, centred=centred, eps=1e-5, dtype=result, path="native"))
+
+
+def run_sums_with_norms() -> None:
+    """Norms of a sum in one kernel, which GPUs alone have; with the sum, or with a copy of the norm."""
+    rows, columns = [draw(2, 5, 7) for _ in range(4)], [draw(7) for _ in range(3)]
+    for keeps_sum, dtype in ((True, torch.float32), (True, torch.bfloat16), (False, torch.bfloat16)):
+        added = Addition(rows[0], rows[1], rows[2], columns[0], 0.3)
+        norm: Dict[str, Any] = {"added": added, "keeps_sum": keeps_sum, "dtype": dtype, "centred": True, "eps": 1e-5}
+        first, second = norm_of_sum(rows[3], *columns[1:], **norm)
+        assert second is not None
+        backward(first, second)
 
 
 def stream(layer: Any, dtype: torch.dtype, batch: int) -> None:

@@ -92,7 +92,7 @@ def compare(built, x, path, pieces=([1] * 21, [5, 1, 1, 7, 1, 1, 1, 4])):
 
 def tensors_of(hidden, last):
     """The output and the state after it, by name."""
-    _, memory, cache = last
+    memory, cache = last.memory, last.cache
     ema = torch.view_as_real(memory.ema) if memory.ema.is_complex() else memory.ema
     found = {"output": hidden, "state of the EMA": ema, "keys": cache.keys.steps, "values": cache.values.steps}
     if memory.norm is not None:

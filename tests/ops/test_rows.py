@@ -6,14 +6,16 @@ from typing import Any, Callable, Dict, NamedTuple, Tuple
 import pytest
 import torch
 
+from fairseq_mega.lab.benchmarks import launches
 from fairseq_mega.ops.activation import silu
 from fairseq_mega.ops.common import native
-from fairseq_mega.ops.gate import gated_residual
-from fairseq_mega.ops.norm import row_norm
+from fairseq_mega.ops.gate import Addition, gated_residual
+from fairseq_mega.ops.norm import norm_of_sum, row_norm
 from fairseq_mega.ops.query_key import query_key
 from tests.support import kernels
 from tests.support.numerics import (
     GRADIENT_FACTOR,
+    OUTPUT_FACTOR,
     assert_close,
     gradients,
     leaves,
@@ -191,6 +193,53 @@ def test_gpus_norm_rows_of_some_width(place, select):
     x = torch.randn(2, 4097, device=select(place))
     with pytest.raises(RuntimeError, match="4096 columns, found 4097"):
         row_norm(x, centred=True, eps=EPS, path="native")
+
+
+@pytest.mark.parametrize("place", kernels.KINDS[1:])
+@pytest.mark.parametrize("gated", [True, False])
+@pytest.mark.parametrize("keeps_sum", [True, False])
+@pytest.mark.parametrize(("dtype", "products"), [(torch.float32,) * 2, (torch.float32, torch.bfloat16), HALVES[:1] * 2])
+def test_a_sum_and_its_norm_in_one_kernel(place, gated, keeps_sum, dtype, products, select, monkeypatch):
+    """As by the two operators, and as exact."""
+    device, rows = select(place), ("update", "residual", "candidate", "addend")[1 - gated :]
+    generator = torch.Generator().manual_seed(1)
+    plain = {key: torch.randn(3, 5, 132, generator=generator).to(products) for key in rows}
+    plain["residual"] = plain["residual"].to(dtype)
+    plain.update({key: torch.randn(132, generator=generator) for key in ("weight", "bias", "gate_bias")})
+    weights = torch.randn(2, 3, 5, 132, generator=generator).bfloat16().double()
+
+    def run(inputs):
+        added = Addition(*(inputs.get(key) for key in ("update", "candidate", "addend", "gate_bias")))
+        norm = {"weight": inputs["weight"], "bias": inputs["bias"], "centred": True, "eps": EPS}
+        out, other = norm_of_sum(inputs["residual"], added=added, keeps_sum=keeps_sum, dtype=products, **norm)
+        fused = type(out.grad_fn).__name__ == "gated_residual_normBackward"
+        if other is None and keeps_sum:
+            other = row_norm(out, dtype=None if out.dtype == torch.float64 else products, **norm)
+        elif other is None and dtype != products:
+            other = out if out.dtype == torch.float64 else out.to(products)
+        made = {"first": out, **({} if other is None else {"second": other})}
+        loss = sum((result.double() * w.to(result.device)).sum() for result, w in zip(made.values(), weights))
+        return fused, {**made, **dict(zip(inputs, torch.autograd.grad(loss, list(inputs.values()))))}
+
+    exact = run(leaves(plain, torch.float64))[1]
+    fused, got = run({key: tensor.detach().to(device).requires_grad_() for key, tensor in plain.items()})
+    monkeypatch.setattr(native, "has_kernel", lambda *call: False)
+    apart, baseline = run({key: tensor.detach().to(device).requires_grad_() for key, tensor in plain.items()})
+    assert fused and not apart
+    for key, want in exact.items():
+        assert got[key].dtype == baseline[key].dtype
+        factor = GRADIENT_FACTOR if key in plain else OUTPUT_FACTOR
+        assert_close(key, got[key].cpu(), want, baseline[key].cpu(), factor)
+
+
+@pytest.mark.parametrize(
+    ("width", "operators"), [(4096, ["gated_residual_norm"]), (4097, ["gated_residual", "native_layer_norm"])]
+)
+def test_rows_too_wide_for_a_norm_on_a_gpu_are_added_apart(width, operators):
+    x = launches.OnGpu(torch.empty(2, width, device="meta"))
+    with launches.on_gpu(), launches.Launches() as found:
+        _, other = norm_of_sum(x, added=Addition(None, x), keeps_sum=False, centred=True, eps=EPS)
+    assert [launch.operator.split(".")[1] for launch in found.launched] == operators and other is None
 
 
 def test_silu_of_any_number(cpu_level):

@@ -24,7 +24,7 @@ CASES: Dict[str, Callable[[], Iterator[Case]]] = {
     "fft_conv": fft_conv.cases,
     "gate": gate.cases,
     "linear": rows.linear_cases,
-    "norm": rows.norm_cases,
+    "norm": lambda: itertools.chain(rows.norm_cases(), gate.norm_cases()),
     "query_key": rows.query_key_cases,
     "rotary": rows.rotary_cases,
     "timestep_norm": timestep_norm.cases,

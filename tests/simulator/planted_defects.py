@@ -49,15 +49,17 @@ DEFECTS: Tuple[Tuple[str, str, str], ...] = (
 class Operator(NamedTuple):
     """Sources of an operator and the cases that test them."""
 
-    name: str  # of its folder under csrc, which with ``common`` is enough for a library, and of its cases
+    name: str  # of its folder under csrc and of its cases
     seconds: int = 120  # of processor time, after which its check is taken not to end
     shared: Tuple[str, ...] = ()  # files of ``common`` in which to plant defects, too
+    folders: Tuple[str, ...] = ()  # which the operator needs besides its own and ``common``
 
 
 OPERATORS = {
     name: Operator(name)
-    for name in ("activation", "attention", "fft_conv", "gate", "linear", "norm", "rotary", "timestep_norm")
+    for name in ("activation", "attention", "fft_conv", "gate", "linear", "rotary", "timestep_norm")
 }
+OPERATORS["norm"] = Operator("norm", folders=("gate",))
 OPERATORS["ema"] = Operator("ema", seconds=60)
 OPERATORS["query_key"] = Operator("query_key", shared=("common/cuda_rows.cu", "common/cuda_rows.cuh"))
 
@@ -93,7 +95,7 @@ def defects_in(path: str, text: str) -> Iterator[Defect]:
 
 def copy_sources(operator: Operator, target: Path) -> List[str]:
     """Copy what the operator's library needs; returns the files in which to plant defects."""
-    for folder in ("common", operator.name):
+    for folder in ("common", operator.name, *operator.folders):
         shutil.copytree(build.SOURCES / folder, target / folder, dirs_exist_ok=True)
     kernels = (build.SOURCES / operator.name).iterdir()
     own = (str(path.relative_to(build.SOURCES)) for path in kernels if path.suffix in (".cu", ".cuh"))

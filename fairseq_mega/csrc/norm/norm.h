@@ -8,7 +8,10 @@
 //   grad_x = r (h - mean(h) - n mean(h n))          without mean(h) where m is zero
 //
 // Only x is kept: r and m are computed again. All are (rows, width); the rows of x may lie apart. Computed in float32.
-#include "common/rows.h"
+//
+// On a GPU x may be the result of the update gate (gate.h), or a sum with the residual, in the same pass: nothing of it
+// is kept but the gate's inputs.
+#include "gate/gate.h"
 
 namespace fm {
 
@@ -16,6 +19,7 @@ struct NormShape : RowParts {              // whose type is that of x and its gr
   DType result_dtype = DType::kFloat32;  // of y and its gradient: the same, or bfloat16 where x is float32
   bool centred = true;                   // whether the mean is taken off
   float eps = 0.f, origin = 0.f;
+  DType gate_dtype = DType::kFloat32;  // of the gate's inputs but the residual, which has the type of x
 };
 
 constexpr int64_t kMostNormColumns = 4096;  // on a GPU, where threads hold a row
@@ -28,17 +32,27 @@ struct NormInputs {
   const void* x;
   int64_t stride;             // of x, from row to row, in elements
   const float *weight, *bias;  // (width) or null
+  GateInputs gate = {};        // with a candidate where its result is x, whose data are null then
+};
+
+// On a GPU; contiguous, or null where absent.
+struct NormResults {
+  void *x = nullptr, *y = nullptr;  // x: the gate's result; both of its type
+  void* narrow = nullptr;           // y in bfloat16
 };
 
 struct NormGradients {
   const void* y;
-  void* x;
-  RowSums coefficients;  // two a column: of weight, then of bias
+  void* x;               // or of the gate's residual
+  RowSums coefficients;  // two a column: of weight, then of bias; third of the gate's bias if x is the gate's result
+  // On a GPU; y, too, may be null.
+  const void *of_x = nullptr, *narrow = nullptr;   // those of the other results
+  void *update = nullptr, *candidate = nullptr;  // of the gate's inputs
 };
 
 void norm_forward_cpu(const NormShape&, const NormInputs&, void* y, int64_t part);
 void norm_backward_cpu(const NormShape&, const NormInputs&, const NormGradients&, int64_t part);
-int norm_forward_cuda(const NormShape&, const NormInputs&, void* y, void* stream);
+int norm_forward_cuda(const NormShape&, const NormInputs&, const NormResults&, void* stream);
 int norm_backward_cuda(const NormShape&, const NormInputs&, const NormGradients&, void* stream);
 
 }  // namespace fm

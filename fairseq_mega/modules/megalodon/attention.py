@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_mega.modules.attention_cache import AttentionCache, FixedCache, cached
-from fairseq_mega.modules.dropout import Dropout, StochasticDepth, add_dropped
+from fairseq_mega.modules.dropout import Dropout, StochasticDepth, dropped_addition
 from fairseq_mega.modules.layer import PLAIN, AttentionOutput, LayerContext
-from fairseq_mega.modules.norm import EPS, type_of_products
+from fairseq_mega.modules.norm import EPS, add_and_norm, type_of_products
 from fairseq_mega.modules.packed_linear import step_maps
 from fairseq_mega.modules.parameter_cache import ParameterCache
 from fairseq_mega.modules.single_steps import attention_step, by_single_steps
@@ -77,6 +77,7 @@ class NormalizedGatedAttention(nn.Module):
         context: LayerContext = PLAIN,
         memory: Optional[LayerMemory] = None,
         cache: Union[AttentionCache, FixedCache, None] = None,
+        next_norm: Optional[nn.Module] = None,
     ) -> AttentionOutput:
         """Apply the sub-layer, residual and norm included.
 
@@ -85,6 +86,7 @@ class NormalizedGatedAttention(nn.Module):
             context: padding, documents, and whether to return memory and cache; causal only.
             memory: of the steps before x, from an earlier call; causal only.
             cache: of the unfinished chunk before x, from the same call; of fixed size where the context has a place.
+            next_norm: with which the feed-forward sub-layer begins.
         """
         padding_mask, documents, memory = context.padding_mask, context.documents, memory_for(x, memory)
         prepared = None
@@ -126,12 +128,13 @@ class NormalizedGatedAttention(nn.Module):
             else:
                 attended = documents.attend(self._attend, query, key, value, padding_mask, self.chunk_size)
         projected = after_silu(self.output_proj, gate, attended, self.hidden_dropout)
-        out = add_dropped(x, candidate, projected, self.dropout, self.stochastic_depth)
+        added = dropped_addition(candidate, projected, self.dropout, self.stochastic_depth)
+        out, products = add_and_norm(x, added, next_norm, keeps_sum=True, dtype=type_of_products(x))
         if ema is None or cache is None:
-            return AttentionOutput(out)
+            return AttentionOutput(out, products=products)
         if not isinstance(cache, FixedCache):
             cache = cache.unfinished(self.chunk_size).forgetting(documents)
-        return AttentionOutput(out, LayerMemory(ema, statistics), cache)
+        return AttentionOutput(out, LayerMemory(ema, statistics), cache, products)
 
     def step_weights(self, dtype: torch.dtype) -> Optional[NormalizedAttentionWeights]:
         """Return the parameters for single steps; None where operators on sequences compute them."""

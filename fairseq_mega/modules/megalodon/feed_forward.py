@@ -5,7 +5,7 @@ from typing import Optional
 import torch
 from torch import Tensor, nn
 
-from fairseq_mega.modules.dropout import Dropout, StochasticDepth, add_dropped
+from fairseq_mega.modules.dropout import Dropout, StochasticDepth, dropped_addition
 from fairseq_mega.modules.norm import type_of_products
 from fairseq_mega.modules.packed_linear import step_maps
 from fairseq_mega.ops.common.recompute import recomputing
@@ -49,13 +49,13 @@ class FeedForward(nn.Module):
         if self.scale is not None:
             nn.init.constant_(self.scale, self.first_scale)
 
-    def forward(self, x: Tensor, residual: Tensor) -> Tensor:
-        """Transform x (B, L, D) and add ``residual`` (B, L, D)."""
-        normed = self.norm(x, type_of_products(x))
+    def forward(self, x: Tensor, residual: Tensor, products: Optional[Tensor] = None) -> Tensor:
+        """Transform x (B, L, D), whose norm is ``products`` if the attention made it; add ``residual`` (B, L, D)."""
+        normed = self.norm(x, type_of_products(x)) if products is None else products
         inner, *gate = recomputing(in_parts, self.input_proj, normed, self.widths)
         out = after_silu(self.output_proj, inner, gate[0] if gate else None, self.hidden_dropout)
         if self.scale is None:
-            return add_dropped(residual, out, None, self.dropout, self.stochastic_depth)
+            return dropped_addition(out, None, self.dropout, self.stochastic_depth).to(residual)
         return torch.addcmul(residual, self.scale, self.stochastic_depth(self.dropout(out)))
 
     def step_weights(self) -> Optional[FeedForwardWeights]:

@@ -54,9 +54,10 @@ class MegalodonLayer(nn.Module):
         refuse_float16(x)
         if context.padding_mask is not None:
             x = finite_padding(x, context.padding_mask)
-        out = self.attention(x, context, memory, None if cache is None else cache.attention)
+        cached = None if cache is None else cache.attention
+        out = self.attention(x, context, memory, cached, self.feed_forward.norm)
         residual = x if self.residual_hops == 2 else out.hidden
-        hidden = self.feed_forward(out.hidden, residual)
+        hidden = self.feed_forward(out.hidden, residual, out.products)
         return LayerOutput(hidden, out.memory, LayerCache(out.cache) if context.return_state else None)
 
 

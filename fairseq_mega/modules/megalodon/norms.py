@@ -1,12 +1,12 @@
 """The norms of MEGALODON: all keep their scale minus one, so that weight decay pulls it towards one; eps = 1e-5."""
 
-from typing import Optional, Tuple
+from typing import Any, Callable, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
 
 from fairseq_mega.modules.documents import Documents
-from fairseq_mega.modules.norm import EPS
+from fairseq_mega.modules.norm import EPS, RowNorm
 from fairseq_mega.ops.decoding import StepNorm, step_norm
 from fairseq_mega.ops.norm import counted_from, row_norm
 from fairseq_mega.ops.timestep_norm import TimestepNormState, fresh_statistics, timestep_norm
@@ -65,12 +65,12 @@ class RMSNorm(ScaledNorm):
         return row_norm(x, self.weight, centred=False, eps=EPS, origin=1.0, dtype=dtype)
 
 
-class LayerNorm(ScaledNorm):
+class LayerNorm(ScaledNorm, RowNorm):
     """``(weight + 1) (x - mean) / sqrt(variance + eps) + bias`` over the features, computed in float32 at least."""
 
-    def forward(self, x: Tensor, dtype: Optional[torch.dtype] = None) -> Tensor:
+    def forward(self, x: Tensor, dtype: Optional[torch.dtype] = None, by: Callable[..., Any] = row_norm) -> Any:
         """Normalise (..., D); into ``dtype``, None for that of x."""
-        return row_norm(x, self.weight, self.bias, centred=True, eps=EPS, origin=1.0, dtype=dtype)
+        return by(x, self.weight, self.bias, centred=True, eps=EPS, origin=1.0, dtype=dtype)
 
 
 class TimestepNorm(ScaledNorm):
