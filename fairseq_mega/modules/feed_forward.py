@@ -1,6 +1,6 @@
 """The feed-forward sub-layer."""
 
-from typing import Optional
+from typing import Optional, Tuple
 
 from torch import Tensor, nn
 
@@ -13,7 +13,7 @@ from .activation import ACTIVATIONS
 from .config import MegaLayerConfig
 from .dropout import Dropout, StochasticDepth, dropped_addition
 from .linear import linear
-from .norm import add_and_norm, build_norm, norm_for_products, step_norm
+from .norm import add_and_norm, build_norm, norm_for_products, step_norm, type_of_products
 from .packed_linear import step_maps
 
 
@@ -37,8 +37,10 @@ class NormalizedFeedForward(nn.Module):
         self.hidden_dropout = Dropout(config.activation_dropout, config.feature_dropout)
         self.stochastic_depth = StochasticDepth(config.stochastic_depth)
 
-    def forward(self, x: Tensor, products: Optional[Tensor] = None) -> Tensor:
-        """Transform (B, L, D) into (B, L, D); ``products`` is the input of products if the sub-layer before made it."""
+    def forward(self, x: Tensor, products: Optional[Tensor] = None) -> Tuple[Tensor, Optional[Tensor]]:
+        """Transform (B, L, D) into (B, L, D); the second tensors are the input of this and of the next sub-layer's
+        products, if made in a kernel before.
+        """
         residual = x
         if products is not None:
             x = products
@@ -51,7 +53,7 @@ class NormalizedFeedForward(nn.Module):
         else:
             x = recomputing(fc2, self.hidden_dropout(self.activation(recomputing(self.fc1, x))))
         added = dropped_addition(x, None, self.dropout, self.stochastic_depth, bias)
-        return add_and_norm(residual, added, None if self.prenorm else self.norm)[0]
+        return add_and_norm(residual, added, None if self.prenorm else self.norm, dtype=type_of_products(residual))
 
     def step_weights(self) -> Optional[FeedForwardWeights]:
         """Return the parameters for the kernel of single steps; None where operators compute them."""

@@ -117,7 +117,11 @@ class GatedAttention(nn.Module):
         if cache is not None or context.return_state:
             prepared = ParameterCache() if cache is None or x.size(1) != 1 else cache.prepared
         residual = x
-        x = norm_for_products(self.norm, x) if self.prenorm else x.to(type_of_products(x))
+        if self.prenorm:
+            x = norm_for_products(self.norm, x)
+        else:
+            made = context.products if padding_mask is None else None
+            x = x.to(type_of_products(x)) if made is None else made
         plain = self.activation is silu
         value = before_silu(self.value_proj, x) if plain else self.activation(self.value_proj(x))
         if context.relay is not None:

@@ -13,7 +13,7 @@ from .state import LayerCache, LayerMemory
 
 
 class LayerContext(NamedTuple):
-    """A layer's inputs besides the hidden states, the same for all layers of a trunk but for ``seeds``.
+    """A layer's inputs besides the hidden states, the same for all layers of a trunk but for the last two.
 
     Padding does not exist for the memory: it has the same value as without the padded steps, wherever they stand. In
     the attention padded steps keep their places in the chunk, and nothing attends to them. A row that has real steps
@@ -32,6 +32,7 @@ class LayerContext(NamedTuple):
     steps: Optional[StepFunctions] = None  # for x, if it is a single step; None: each layer finds its own
     place: Optional[Place] = None  # of x, a single step, in caches of fixed size; None: the caches grow
     seeds: Optional[Tensor] = None  # of the layer's dropout calls, on a GPU; None: the layer draws them
+    products: Optional[Tensor] = None  # (B, L, D), x in the type of products, if the layer before made it
 
 
 PLAIN = LayerContext()  # one call on whole sequences without padding
@@ -44,6 +45,7 @@ class LayerOutput(NamedTuple):
     memory: Optional[LayerMemory] = None
     cache: Optional[LayerCache] = None
     cross_weights: Optional[Tensor] = None  # (B, L, S)
+    products: Optional[Tensor] = None  # (B, L, D), hidden in the type of products, if made in the same kernel
 
 
 class AttentionOutput(NamedTuple):

@@ -58,8 +58,9 @@ class MegaLayer(nn.Module):
             x, source, weights = self.cross_attention(x, source, context.need_weights, products)
             products = None
         if self.feed_forward is not None:
-            x = self.feed_forward(x, products)
-        return LayerOutput(x, memory, LayerCache(attention_cache, source) if context.return_state else None, weights)
+            x, products = self.feed_forward(x, products)
+        kept = LayerCache(attention_cache, source) if context.return_state else None
+        return LayerOutput(x, memory, kept, weights, products)
 
     def _norm_after_attention(self) -> Optional[nn.Module]:
         """Return the norm of the sub-layer that follows the attention, if there is one."""

@@ -79,19 +79,25 @@ class Trunk:
         new_cache: List[Optional[LayerCache]] = []
         inner: List[Tensor] = []
         weights: Optional[Tensor] = None
+        products: Optional[Tensor] = None
         if state is not None and steps.joined is not None and not inner_states and are_joinable(state.cache, x.dtype):
             hidden, memories, caches = steps.joined(x[:, 0], state.memory.layers, state.cache)  # type: ignore[arg-type]
             x, new_memory, new_cache, layers = hidden.unsqueeze(1), [*memories], [*caches], ()
         for index, layer in enumerate(layers):
             own = context if index + 1 == len(layers) else unweighted
+            if seeds is not None:
+                own = own._replace(seeds=seeds[index])
+            if products is not None:
+                own = own._replace(products=products)
             arguments = (
                 x,
-                own if seeds is None else own._replace(seeds=seeds[index]),
+                own,
                 None if state is None else state.memory.layers[index],
                 None if state is None or state.cache is None else state.cache[index],
             )
             out = checkpoint(layer, *arguments, use_reentrant=False) if recompute else layer(*arguments)
             x, weights = out.hidden, out.cross_weights
+            products = None if recompute else out.products  # a checkpoint keeps its inputs
             new_memory.append(out.memory)
             new_cache.append(out.cache)
             if inner_states:

@@ -133,7 +133,7 @@ def test_gated_attention(case, path, monkeypatch):
 def test_feed_forward():
     layer = fill(NormalizedFeedForward(config(ffn_dim=6, normalize_before=True)))
     check(
-        layer(wave(LENGTH)),
+        layer(wave(LENGTH))[0],
         [1.846397, 1.257176, -0.273536, -1.245471],
         [0.213032, -0.213770, -0.004864, 0.456551],
         4.985691,

@@ -12,6 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 from fairseq_mega.lab.benchmarks import launches
 from fairseq_mega.modules.config import MegaLayerConfig
+from fairseq_mega.modules.layer import LayerContext
 from fairseq_mega.modules.mega_layer import MegaLayer
 from fairseq_mega.modules.megalodon.config import MegalodonLayerConfig
 from fairseq_mega.modules.megalodon.layer import MegalodonLayer
@@ -137,6 +138,31 @@ def test_kernels_for_gpus_add_biases_and_norm_sums(model, norms, request, monkey
     others = 4 * ("source" in model)  # of the attention to the source
     assert biased.count(True) == 1 + others  # of parts for several kernels
     assert counted.calls["gated_residual_norm"] == counted.calls["gated_residual_norm_backward"] == norms
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_a_layer_writes_the_next_ones_input_of_products(padded, request, monkeypatch):
+    kernels.select("simulator", request, monkeypatch)
+    monkeypatch.setenv(VARIABLE, "attention=reference,ema=reference,linear=reference")
+    trunk = calls.Layers(*(layer_of("causal", seed, normalize_before=False, dropout=0.0) for seed in (1, 2)))
+    x, mask = torch.randn(2, 13, 16, requires_grad=True), torch.arange(13) > torch.tensor([[12], [8]])
+    types: List[Any] = []
+    for layer in trunk.layers:
+        layer.register_forward_pre_hook(lambda _, given: types.append(given[1].products))
+
+    def outcome() -> List[torch.Tensor]:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            out = trunk.run_layers(x, LayerContext(padding_mask=mask if padded else None)).hidden
+        return [out, *torch.autograd.grad((out * torch.linspace(-1, 1, 16)).sum(), [x, *trunk.parameters()])]
+
+    found = outcome()
+    assert types[0] is None and types.pop().dtype == torch.bfloat16
+    trunk.checkpoint_activations = True  # whose checkpoints would keep it
+    torch.testing.assert_close(outcome(), found, rtol=2e-2, atol=2e-2)
+    monkeypatch.setattr(native, "has_kernel", lambda *call: False)
+    for got, want in zip(found, outcome()):
+        torch.testing.assert_close(got, want, rtol=2e-2, atol=2e-2 * want.abs().max().item())
+    assert len(types) > 3 and types == [None] * len(types)
 
 
 @torch.no_grad()

@@ -59,7 +59,7 @@ def test_where_the_factors_stand():
     first, second = drawn(0.4, 64)
     hidden = gated(deep.attention, x, first.flatten())
     assert deep.feed_forward is not None
-    branch = deep.feed_forward.eval()(hidden) - hidden
+    branch = deep.feed_forward.eval()(hidden)[0] - hidden
     torch.testing.assert_close(out, hidden + second * branch, atol=1e-9, rtol=0)
 
 

@@ -39,11 +39,11 @@ GPU = torch.device("cuda", 0)
 SIZES = {"hidden_dim": 256, "z_dim": 64, "ema_dim": 16, "ffn_dim": 256, "dropout": 0.1}
 DESCRIPTION = f"""\
 Nothing is computed and no GPU is needed: the layer runs on tensors without data that claim to be on a GPU, through the
-paths that an A100 or H100 chooses. By default it runs as --precision bf16 trains and scores: weights in float32,
-products in bfloat16 under autocast, whose copies of activations, weights and gradients are counted. In 16 bits the
-attention is Triton's, whether Triton is installed or not. Bytes are those of an operator's inputs and results. The time
-is an estimate for an H100, not a measurement: for each kernel {1e6 * LAUNCH:.0f} microseconds, its bytes at
-{BANDWIDTH / 1e12} TB/s or its matrix products at {RATES[2] / 1e12:.0f} TFLOP/s in 16 bits
+paths that an A100 or H100 chooses, after a layer of its kind. By default it runs as --precision bf16 trains and scores:
+weights in float32, products in bfloat16 under autocast, whose copies of activations, weights and gradients are counted.
+In 16 bits the attention is Triton's, whether Triton is installed or not. Bytes are those of an operator's inputs and
+results. The time is an estimate for an H100, not a measurement: for each kernel {1e6 * LAUNCH:.0f} microseconds, its
+bytes at {BANDWIDTH / 1e12} TB/s or its matrix products at {RATES[2] / 1e12:.0f} TFLOP/s in 16 bits
 ({RATE_IN_TRITON / 1e12:.0f} in Triton's kernels) and {RATES[4] / 1e12:.0f} in float32, whichever is longest.
 The seeds of dropout, which a trunk draws for all its layers by one launch, are not counted.
 EMA and timestep norm are counted as for batches that fill a GPU; fewer sequences are cut into segments, and each way
@@ -297,7 +297,8 @@ def count_training(name: str, batch: int, length: int, dtype: str = "autocast") 
     context = LayerContext(seeds=OnGpu(torch.empty(SEEDS, device="meta", dtype=torch.long)))  # of the trunk
     with on_gpu():
         with autocast(dtype), Launches():
-            layer(x, context)  # makes the tables of angles
+            made = layer(x, context).products  # also makes the tables of angles
+        context = context._replace(products=None if made is None else made.detach().requires_grad_())
         with autocast(dtype), forward:
             y = layer(x, context).hidden
         gradient = torch.empty_like(y)
