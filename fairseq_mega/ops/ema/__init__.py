@@ -129,13 +129,13 @@ def damped_ema(
     fused = fused and ACTIVATIONS.choose(None, x) == "native"
     run = partial(
         _run,
-        **({"gate": gate} if fused else {}),
         path=path,
         coefficients=coefficients,
         bidirectional=bidirectional,
         shift=shift,
         truncation=None if streaming else truncation,
         return_state=return_state,
+        gate=gate if fused else None,
     )
     movable = None if path == "reference" or x.numel() == 0 else padding_mask
     with torch.autocast(x.device.type, enabled=False):
@@ -161,6 +161,7 @@ def _run(
     path: str,
     coefficients: EMACoefficients,
     return_state: bool,
+    gate: Optional[Gate],
     **directions: Any,
 ) -> Tuple[Tensor, Optional[Tensor]]:
     """Run a path. All but the reference carry a state through padding; new states may be returned unasked."""
@@ -172,7 +173,8 @@ def _run(
     if coefficients.log_decay.size(-1) == 0:
         return torch.zeros_like(x), x.new_zeros(x.size(0), x.size(-1), 0, dtype=compute_dtype(x))
     if path == "native":
-        return ema_native(x, coefficients, padding_mask=padding_mask, reset_mask=reset_mask, state=state, **directions)
+        directions.update(padding_mask=padding_mask, reset_mask=reset_mask, state=state)
+        return ema_native(x, coefficients, gate=gate, **directions)
     x = x.to(compute_dtype(x))
     if padding_mask is not None:
         x = x.masked_fill(padding_mask.unsqueeze(-1), 0.0)
