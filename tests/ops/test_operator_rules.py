@@ -105,12 +105,13 @@ FREE = {
     *(("join_parts", part) for part in ("first", "second", "third", "fourth")),
 }
 # Tensors that a CPU is never given: its attention writes over its inputs, MEGALODON's output has no bias, dropout has a
-# kernel of its own, linear maps add their biases, and what follows the EMA's scan is another operator.
+# kernel of its own, linear maps add their biases, what follows the EMA's scan is another operator, and the timestep norm
+# has one result.
 UNUSED = {
     *(("ema_scan", "omega"), ("ema_scan", "seed")),
     *(("attention_weights_", "weights"), ("normalized_attention_step", "output_bias")),
     *(("attention_weights_backward_", "weights"), ("attention_weights_backward_", "grad_logits")),
-    *(("silu", "seed"), ("silu_backward", "seed")),
+    *(("silu", "seed"), ("silu_backward", "seed"), ("timestep_norm_backward", "grad_narrow")),
     *((f"{name}{way}", "bias") for name in ("silu", "gated_residual") for way in ("", "_backward")),
 }
 

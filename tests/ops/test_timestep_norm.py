@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from fairseq_mega.ops.timestep_norm import TimestepNormState, timestep_norm
+from fairseq_mega.ops.timestep_norm.native import timestep_norm_native
 from tests.ops.timestep_norm_cases import COUNTS, LENGTHS, SHAPES, compare, draw, exact, padding, run
 from tests.support.kernels import KERNELS, KINDS, select
 from tests.support.numerics import assert_close, gradients, leaves
@@ -210,6 +211,21 @@ def test_single_steps(away, groups, choose):
         results.append((torch.cat(outputs, dim=1), given["mean"].to(dtype), given["variance"].to(dtype)))
     for part, *found in zip(("y", "mean", "variance"), *results):
         assert_close(part, *found)
+
+
+@pytest.mark.parametrize("name", KINDS[1:])
+def test_kernels_for_gpus_write_a_second_result_in_bfloat16(name, choose):
+    _, device = choose(name)
+    tensors = leaves({key: value.to(device) for key, value in draw(70).items()}, torch.float32)
+    x, weight, bias, mean, variance = tensors.values()
+    state = TimestepNormState(torch.tensor(COUNTS, device=device), mean.double(), variance.double())
+    y, second, _ = timestep_norm_native(x, weight, bias, 2, state, None, 1e-5, narrow=True)
+    assert torch.equal(second, y.bfloat16())
+    grad = torch.randn_like(y)
+    found = torch.autograd.grad((y, second), (x, weight, bias), (grad, grad.bfloat16()))
+    y, _, _ = timestep_norm_native(x, weight, bias, 2, state, None, 1e-5)
+    want = torch.autograd.grad(y, (x, weight, bias), grad + grad.bfloat16())
+    assert all(map(torch.equal, found, want))
 
 
 @pytest.mark.parametrize("shape", [(5, 8), (2, 5, 4)])

@@ -9,7 +9,7 @@ namespace fm {
 
 namespace {
 
-constexpr int kStreams = 128, kCounters = 256;
+constexpr int kStreams = 128, kCounters = 2048;
 __device__ unsigned counters[kStreams][kCounters];  // zero when the library is loaded
 
 }  // namespace

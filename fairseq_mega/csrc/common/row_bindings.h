@@ -1,7 +1,6 @@
 #pragma once
 // What the bindings of operators on rows share: shapes, checks, threads, and sums over the parts.
 #include "common/bindings.h"
-#include "common/cuda_rows.h"
 #include "common/device.h"
 #include "common/rows.h"
 
@@ -62,7 +61,7 @@ struct CudaCounters {
   unsigned* memory;
 
   CudaCounters(const Tensor& near, int64_t count) : memory(cuda_counters(current_stream(near), count)) {
-    if (memory) return;
+    if (memory || count == 0) return;
     own = torch::stable::new_empty(near, {count}, ScalarType::Int);
     torch::stable::zero_(*own);
     memory = static_cast<unsigned*>(own->mutable_data_ptr());
@@ -90,15 +89,6 @@ struct CudaSums {
     return sums;
   }
 };
-
-// The same on the GPU.
-inline Tensor cuda_total(const Tensor& parts, int64_t count, std::vector<int64_t> size, const char* op) {
-  Tensor sums = torch::stable::new_empty(parts, size);
-  if (sums.numel() == 0) return sums;
-  check_cuda(op, sum_parts_cuda(parts.const_data_ptr<float>(), count, sums.numel(), sums.mutable_data_ptr<float>(),
-                                current_stream(parts)));
-  return sums;
-}
 #endif
 
 }  // namespace fm

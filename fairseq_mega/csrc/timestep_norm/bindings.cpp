@@ -11,6 +11,7 @@ struct NormCall {
   Tensor x, weight, bias;
   std::optional<Tensor> count, mean, variance, padding;
   TimestepNormShape shape;
+  Tensor tiles;
 
   TimestepNormInputs inputs() const {
     return {x.const_data_ptr(),
@@ -19,7 +20,8 @@ struct NormCall {
             data_or_null<int64_t>(count),
             data_or_null<double>(mean),
             data_or_null<double>(variance),
-            data_or_null<bool>(padding)};
+            data_or_null<bool>(padding),
+            static_cast<double*>(tiles.mutable_data_ptr())};
   }
 };
 
@@ -78,7 +80,7 @@ NormCall prepare(const Tensor& x, const Tensor& weight, const Tensor& bias, int6
                     op, ": padding_mask must be (B, L) in bool");
   }
   return {packed(x),    packed(weight),   packed(bias),    packed(count),
-          packed(mean), packed(variance), packed(padding), shape};
+          packed(mean), packed(variance), packed(padding), shape, weight};
 }
 
 Tensor floats(const Tensor& like, std::vector<int64_t> size) { return torch::stable::new_empty(like, size); }
@@ -88,7 +90,9 @@ Tensor statistics(const NormCall& call) {
 }
 
 struct NormCpu {
+  static int64_t tiles(const NormCall&) { return 0; }
   static void forward(const NormCall& call, const TimestepNormOutputs& out) {
+    STD_TORCH_CHECK(!out.narrow, "timestep_norm: a CPU has no second result in bfloat16");
     torch::stable::parallel_for(0, timestep_norm_tasks_cpu(call.shape), 1, [&](int64_t begin, int64_t end) {
       timestep_norm_forward_cpu(call.shape, call.inputs(), out, begin, end);
     });
@@ -110,67 +114,81 @@ struct NormCuda {
   static Tensor workspace(const NormCall& call, bool backward) {
     return floats(call.weight, {timestep_norm_workspace_cuda(call.shape, backward) / 4 + 1});
   }
+  static int64_t tiles(const NormCall& call) { return timestep_norm_tiles_cuda(call.shape) + 1; }
   static void forward(const NormCall& call, const TimestepNormOutputs& out) {
     DeviceOf guard(call.x);
     Tensor memory = workspace(call, false);
+    const CudaCounters counters(call.x, timestep_norm_counters_cuda(call.shape, false));
     const int error = timestep_norm_forward_cuda(call.shape, call.inputs(), out, memory.mutable_data_ptr(),
-                                                 current_stream(call.x));
+                                                 counters.memory, current_stream(call.x));
     check_cuda("timestep_norm", error);
   }
-  static Tensor backward(const NormCall& call, TimestepNormGradients out) {
+  static Tensor backward(const NormCall& call, const TimestepNormGradients& out) {
     DeviceOf guard(call.x);
     Tensor memory = workspace(call, true);
-    const int64_t parts = timestep_norm_parts_cuda(call.shape), width = call.shape.width;
-    Tensor sums = floats(call.weight, {parts, 2, width});
-    out.place(sums.mutable_data_ptr<float>(), width);
-    const int error = timestep_norm_backward_cuda(call.shape, call.inputs(), out, memory.mutable_data_ptr(),
-                                                  current_stream(call.x));
+    const Tensor parts = floats(call.weight, {timestep_norm_parts_cuda(call.shape), 2, call.shape.width});
+    const CudaSums sums(parts, {2, call.shape.width}, timestep_norm_counters_cuda(call.shape, true));
+    const int error = timestep_norm_backward_cuda(call.shape, call.inputs(), out, sums.memory,
+                                                  memory.mutable_data_ptr(), current_stream(call.x));
     check_cuda("timestep_norm_backward", error);
-    return cuda_total(sums, parts, {2, width}, "timestep_norm_backward");
+    return sums.total;
   }
 };
 #endif
 
 template <class Device>
-std::tuple<Tensor, Tensor, Tensor, Tensor> timestep_norm(Tensor x, Tensor weight, Tensor bias, int64_t groups,
-                                                         std::optional<Tensor> count, std::optional<Tensor> mean,
-                                                         std::optional<Tensor> variance, std::optional<Tensor> padding,
-                                                         double eps) {
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> timestep_norm(
+    Tensor x, Tensor weight, Tensor bias, int64_t groups, std::optional<Tensor> count, std::optional<Tensor> mean,
+    std::optional<Tensor> variance, std::optional<Tensor> padding, double eps, bool narrow) {
   const char* op = "timestep_norm";
-  const NormCall call = prepare(x, weight, bias, groups, count, mean, variance, padding, eps, op);
+  NormCall call = prepare(x, weight, bias, groups, count, mean, variance, padding, eps, op);
   STD_TORCH_CHECK(x.numel() > 0, op, ": x must not be empty");
   Tensor y = torch::stable::empty_like(call.x);
   Tensor new_count = torch::stable::new_empty(call.weight, {call.shape.batch}, ScalarType::Long);
   Tensor new_mean = statistics(call), new_variance = statistics(call);
-  Device::forward(call, {y.mutable_data_ptr(), new_count.mutable_data_ptr<int64_t>(),
-                         new_mean.mutable_data_ptr<double>(), new_variance.mutable_data_ptr<double>()});
-  return {y, new_count, new_mean, new_variance};
+  const TimestepNormShape& s = call.shape;
+  const std::vector<int64_t> size = narrow ? std::vector<int64_t>{s.batch, s.length, s.width} : std::vector<int64_t>{0};
+  Tensor second = torch::stable::new_empty(call.x, size, ScalarType::BFloat16);
+  call.tiles = torch::stable::new_empty(call.x, {s.batch, Device::tiles(call), s.groups, 3}, ScalarType::Double);
+  Device::forward(call, {y.mutable_data_ptr(), narrow ? second.mutable_data_ptr() : nullptr,
+                         new_count.mutable_data_ptr<int64_t>(), new_mean.mutable_data_ptr<double>(),
+                         new_variance.mutable_data_ptr<double>()});
+  return {y, second, new_count, new_mean, new_variance, call.tiles};
 }
 
 template <class Device>
 std::tuple<Tensor, Tensor, Tensor, Tensor> timestep_norm_backward(
-    Tensor grad_y, std::optional<Tensor> grad_final_mean, std::optional<Tensor> grad_final_variance, Tensor x,
-    Tensor weight, int64_t groups, std::optional<Tensor> count, std::optional<Tensor> mean,
-    std::optional<Tensor> variance, std::optional<Tensor> padding, double eps) {
+    Tensor grad_y, std::optional<Tensor> grad_narrow, std::optional<Tensor> grad_final_mean,
+    std::optional<Tensor> grad_final_variance, Tensor x, Tensor weight, int64_t groups, std::optional<Tensor> count,
+    std::optional<Tensor> mean, std::optional<Tensor> variance, std::optional<Tensor> padding, Tensor tiles, double eps) {
   const char* op = "timestep_norm_backward";
-  const NormCall call = prepare(x, weight, weight, groups, count, mean, variance, padding, eps, op);
+  NormCall call = prepare(x, weight, weight, groups, count, mean, variance, padding, eps, op);
   const TimestepNormShape& shape = call.shape;
+  call.tiles = packed(tiles);
+  STD_TORCH_CHECK(tiles.scalar_type() == ScalarType::Double &&
+                      tiles.numel() == shape.batch * Device::tiles(call) * shape.groups * 3,
+                  op, ": tiles must be those of the forward pass");
   STD_TORCH_CHECK(x.numel() > 0, op, ": x must not be empty");
   STD_TORCH_CHECK(grad_y.scalar_type() == x.scalar_type() && grad_y.dim() == 3 && grad_y.numel() == x.numel(), op,
                   ": the gradient must have the shape and type of x");
+  STD_TORCH_CHECK(!grad_narrow || (grad_narrow->scalar_type() == ScalarType::BFloat16 && same_shape(*grad_narrow, x)),
+                  op, ": the gradient of the narrow result must be bfloat16, of the shape of x");
   check_devices(op, {{"x", x},
                      {"grad_y", grad_y},
+                     {"the gradient of the narrow result", grad_narrow},
+                     {"tiles", tiles},
                      {"the gradient of the final mean", grad_final_mean},
                      {"the gradient of the final variance", grad_final_variance}});
   check_statistic(grad_final_mean, shape, op, "the gradient of the final mean");
   check_statistic(grad_final_variance, shape, op, "the gradient of the final variance");
   const Tensor g = packed(grad_y);
-  const std::optional<Tensor> gm = packed(grad_final_mean), gv = packed(grad_final_variance);
+  const std::optional<Tensor> gn = packed(grad_narrow), gm = packed(grad_final_mean), gv = packed(grad_final_variance);
   Tensor grad_x = torch::stable::empty_like(call.x);
   const auto absent = [&] { return torch::stable::new_empty(call.weight, {0}, ScalarType::Double); };
   Tensor grad_mean = count ? statistics(call) : absent(), grad_variance = count ? statistics(call) : absent();
   TimestepNormGradients gradients{};
   gradients.grad_y = g.const_data_ptr();
+  gradients.grad_narrow = gn ? gn->const_data_ptr() : nullptr;
   gradients.grad_final_mean = data_or_null<double>(gm);
   gradients.grad_final_variance = data_or_null<double>(gv);
   gradients.grad_x = grad_x.mutable_data_ptr();
@@ -187,11 +205,11 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> timestep_norm_backward(
 FM_LIBRARY(m) {
   m.def(
       "timestep_norm(Tensor x, Tensor weight, Tensor bias, int groups, Tensor? count, Tensor? mean, Tensor? variance, "
-      "Tensor? padding_mask, float eps) -> (Tensor, Tensor, Tensor, Tensor)");
+      "Tensor? padding_mask, float eps, bool narrow) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)");
   m.def(
-      "timestep_norm_backward(Tensor grad_y, Tensor? grad_mean, Tensor? grad_variance, Tensor x, Tensor weight, "
-      "int groups, Tensor? count, Tensor? mean, Tensor? variance, Tensor? padding_mask, float eps) -> "
-      "(Tensor, Tensor, Tensor, Tensor)");
+      "timestep_norm_backward(Tensor grad_y, Tensor? grad_narrow, Tensor? grad_mean, Tensor? grad_variance, Tensor x, "
+      "Tensor weight, int groups, Tensor? count, Tensor? mean, Tensor? variance, Tensor? padding_mask, Tensor tiles, "
+      "float eps) -> (Tensor, Tensor, Tensor, Tensor)");
 }
 
 #if defined(FM_LIBRARY_CPU)

@@ -1,30 +1,31 @@
 #pragma once
-// Device code of the timestep norm: statistics of segments of time and their merging, and the adjoint of that.
+// Device code of the timestep norm: a tile of one sequence in shared memory, and what tiles hand on to each other.
 //
-// A block has one sequence, a few groups and a tile of kTile steps at a time. Rows are (step, group) pairs:
-//   1. sums over the features of each row, by 2^i lanes of a warp side by side;
-//   2. a scan over the steps, by one warp per group, in double precision: few numbers, where all digits matter;
+// A block has up to 64 steps of a few groups and reads x, and backward grad_y, once. Rows are (step, group) pairs:
+//   1. sums over the features of each row, by a thread, or a few lanes of a warp where there are few rows;
+//   2. sums over the steps, by eight threads a group, in double precision: few numbers, where all digits matter;
 //   3. the elements, by threads side by side over the features.
-// Tiles follow each other in one block, or, where that would leave a GPU idle, each has a block of its own and two small
-// kernels first find the statistics before (and in the backward pass the adjoints after) every tile. All sums are in a
-// fixed order.
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
+// Before step 3 a block writes what its tile does to the statistics (backward: to their adjoints), waits until the tiles
+// before it (backward: after it) have done so, and adds theirs up, always in one order. A block draws its place among
+// the tiles of its sequence when it begins, and so waits for none that does not run yet.
+#include <algorithm>
+#include <cstring>
 
+#include "common/cuda_rows.cuh"
 #include "timestep_norm/timestep_norm.h"
 
 namespace fm {
 
-constexpr int kNormThreads = 256, kNormWarps = kNormThreads / 32;
-constexpr int kNormTile = 64;  // two steps per lane
+constexpr int kNormThreads = kRowThreads;
+constexpr int kPieces = 8;   // threads that share a group's steps
+constexpr int kLinked = 31;  // tiles that add up each other's parts
+constexpr int kColumns = 4;  // of a thread, where they lie side by side in one group
+constexpr int kTileSteps = 64, kRowElements = 4096;          // of a tile at most; a row of more has a tile of its own
+constexpr int kBlockFeatures = 128, kBlockBytes = 80 << 10;  // of a block at most, where a group has fewer
+// Groups of a block, forward and backward: each is linked by a lane of the first warp.
+constexpr int kForwardGroups = kLanes, kBackwardGroups = kLanes / 2;
+static_assert(kForwardGroups * kPieces <= kNormThreads, "step 2 has a thread for each piece");
 constexpr unsigned kAllLanes = 0xffffffffu;
-
-__device__ __forceinline__ float read_value(const float* p) { return *p; }
-__device__ __forceinline__ float read_value(const __nv_bfloat16* p) { return __bfloat162float(*p); }
-__device__ __forceinline__ float read_value(const __half* p) { return __half2float(*p); }
-__device__ __forceinline__ void write_value(float* p, float v) { *p = v; }
-__device__ __forceinline__ void write_value(__nv_bfloat16* p, float v) { *p = __float2bfloat16(v); }
-__device__ __forceinline__ void write_value(__half* p, float v) { *p = __float2half(v); }
 
 // Count, mean and variance of a segment of time.
 struct Segment {
@@ -36,6 +37,14 @@ __device__ __forceinline__ Segment merged(const Segment& a, const Segment& b) {
   const double count = a.count + b.count, share = b.count / count, way = b.mean - a.mean;
   return {count, a.mean + way * share,
           a.variance + (b.variance - a.variance) * share + way * way * share * (1.0 - share)};
+}
+
+// The segment of so many steps with these sums of distances from an origin and of their squares. Where the origin is one
+// of their means, the square of the mean's distance is at most `count` times the variance: few digits cancel.
+__device__ __forceinline__ Segment from_sums(double count, double origin, double2 sums) {
+  if (count == 0.0) return {0.0, 0.0, 0.0};
+  const double share = 1.0 / count, way = sums.x * share;
+  return {count, origin + way, max(sums.y * share - way * way, 0.0)};
 }
 
 // What a segment of time does to (tau, nu) on the way from its end to its start:
@@ -56,191 +65,356 @@ __device__ __forceinline__ TauNu applied(const Adjoint& segment, const TauNu& en
   return {end.tau + segment.a, end.nu + segment.b - 2.0 * end.tau * segment.moved};
 }
 
-__device__ __forceinline__ Segment shuffled_up(const Segment& s, int lanes) {
-  return {__shfl_up_sync(kAllLanes, s.count, lanes), __shfl_up_sync(kAllLanes, s.mean, lanes),
-          __shfl_up_sync(kAllLanes, s.variance, lanes)};
+// What another block has written, from the memory that all share.
+template <class Numbers>
+__device__ __forceinline__ Numbers read_shared(const Numbers* from) {
+  constexpr int kCount = sizeof(Numbers) / sizeof(double);
+  double values[kCount];
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) values[i] = __ldcg(reinterpret_cast<const double*>(from) + i);
+  return *reinterpret_cast<const Numbers*>(values);
 }
 
-__device__ __forceinline__ Adjoint shuffled_down(const Adjoint& s, int lanes) {
-  return {__shfl_down_sync(kAllLanes, s.a, lanes), __shfl_down_sync(kAllLanes, s.b, lanes),
-          __shfl_down_sync(kAllLanes, s.moved, lanes)};
-}
+// The words of the tiles of one sequence and block of groups: the next place, how many blocks need them no more, and a
+// bit for each tile whose part is written, in words of kLinked; bit 31: the sum of all parts before these is.
+struct Chain {
+  unsigned* words;
+  int tiles;
 
-// Inclusive scan over the lanes of a warp.
-__device__ __forceinline__ Segment scanned(Segment s, int lane) {
-  for (int lanes = 1; lanes < 32; lanes *= 2) {
-    const Segment before = shuffled_up(s, lanes);
-    if (lane >= lanes) s = merged(before, s);
+  static constexpr int size(int tiles) { return 2 + (tiles + kLinked - 1) / kLinked; }
+
+  __device__ __forceinline__ int draw() const {
+    __shared__ int place;
+    if (tiles == 1) return 0;
+    if (threadIdx.x == 0) place = static_cast<int>(atomicAdd(words, 1u));
+    __syncthreads();
+    return place;
   }
-  return s;
-}
-
-// The same from the last lane to the first.
-__device__ __forceinline__ Adjoint scanned_back(Adjoint s, int lane) {
-  for (int lanes = 1; lanes < 32; lanes *= 2) {
-    const Adjoint after = shuffled_down(s, lanes);
-    if (lane + lanes < 32) s = after_then(after, s);
+  // All lanes of the first warp call these; what they have written before is seen by those that wait.
+  __device__ __forceinline__ void publish(int word, int bit) const {
+    __threadfence();
+    __syncwarp();
+    if (threadIdx.x == 0) atomicOr(words + 2 + word, 1u << bit);
   }
-  return s;
-}
+  __device__ __forceinline__ void wait(int word, unsigned bits) const {
+    const volatile unsigned* const from = words + 2 + word;
+    while ((*from & bits) != bits) {
+    }
+    __threadfence();
+  }
+  // After the last wait of a block: the words are zero after the last block.
+  __device__ __forceinline__ void leave() const {
+    __threadfence();
+    __syncwarp();
+    if (threadIdx.x > 0 || atomicAdd(words + 1, 1u) != static_cast<unsigned>(tiles - 1)) return;
+    for (int word = 0; word < size(tiles); ++word) words[word] = 0;
+  }
+};
 
-// Shape and pointers of one call; `tiles_per_block` tiles follow each other in a block.
-template <class T>
+// One call, and how its work is laid out: blocks of rows side by side (a row is a sequence's block of groups), then tiles.
 struct Problem {
-  int64_t length, width;
-  int groups, features;               // G, K
-  int block_groups, lanes;            // groups of a block; lanes that share a row: a power of two
-  int64_t tiles, tiles_per_block;
-  float eps;
-  const T* x;
-  const float *weight, *bias;
-  const int64_t* count;
-  const double *mean, *variance;      // null without a carried state, as count is
-  const bool* padding;
-  Segment* before;                    // (B, tiles + 1, G): statistics before each tile, and after all; null if unknown
+  TimestepNormShape shape;
+  TimestepNormInputs in;
+  int groups, features;                 // G, K
+  int steps = kTileSteps, tiles;        // steps of a tile: a power of two
+  int block_groups, group_blocks, rows;
+  int stride, lane_bits = 0;            // from row to row in shared memory; 2^lane_bits lanes share a row in step 1
+  int64_t all_tiles, group_bytes;       // B times tiles; of shared memory
+  unsigned* words = nullptr;            // zero, as a Chain has them; null for one tile
+
+  Problem(const TimestepNormShape& s, bool backward, const TimestepNormInputs& inputs = {}) : shape(s), in(inputs) {
+    groups = static_cast<int>(s.groups), features = static_cast<int>(s.features());
+    const int unit = features % kColumns ? 1 : kColumns, most = backward ? kBackwardGroups : kForwardGroups;
+    stride = features + (features / unit % 2 ? 0 : unit);  // odd, in units: neighbours lie in different banks
+    while (steps > 1 && steps * features > kRowElements) steps /= 2;
+    group_bytes = steps * (1 + backward) * static_cast<int64_t>(sizeof(float4) + stride * sizeof(float));
+    const int fitting = std::min({groups, most, kBlockFeatures / features, static_cast<int>(kBlockBytes / group_bytes)});
+    block_groups = std::max(1, fitting);
+    group_blocks = (groups + block_groups - 1) / block_groups;
+    rows = static_cast<int>(s.batch) * group_blocks;
+    tiles = static_cast<int>((s.length + steps - 1) / steps);
+    all_tiles = s.batch * tiles;
+    while (lane_bits < 5 && steps * block_groups << lane_bits < kNormThreads && unit << lane_bits < features) ++lane_bits;
+  }
+  int64_t chain_words() const { return tiles > 1 ? int64_t{rows} * Chain::size(tiles) : 0; }
+  int64_t sum_groups() const { return (all_tiles + kLanes - 1) / kLanes; }
+  size_t shared_bytes() const {  // a tile, or sums over it
+    return static_cast<size_t>(std::max<int64_t>(block_groups * group_bytes, 2 * kColumns * kNormThreads * sizeof(float)));
+  }
+  // Statistics before a tile, of which there are tiles + 1 in memory.
+  __device__ __forceinline__ Segment* before(int sequence, int tile, int group) const {
+    return reinterpret_cast<Segment*>(in.tiles) + (int64_t{sequence} * (tiles + 1) + tile) * groups + group;
+  }
 };
 
 // Which part of the problem this block works on.
 struct Place {
-  int64_t sequence, first_tile, end_tile, part;  // part: index of (sequence, range of tiles)
-  int group, groups;                             // first group and how many
-  int64_t channel;                               // first feature
-  int width;                                     // groups times K
+  Chain chain;
+  int position, tile, sequence;  // position: in the order in which tiles wait for each other
+  int steps, length;             // of a tile, and how many of them exist
+  int group, groups, width;      // first group, how many, their features
+  int64_t channel, first;        // first feature; first element
+  unsigned long long present;    // a bit for each step that is not padding
 
-  template <class T>
-  __device__ explicit Place(const Problem<T>& p) {
-    const int64_t group_blocks = (p.groups + p.block_groups - 1) / p.block_groups;
-    const int64_t ranges = (p.tiles + p.tiles_per_block - 1) / p.tiles_per_block;
-    part = blockIdx.x / group_blocks;
-    sequence = part / ranges;
-    first_tile = part % ranges * p.tiles_per_block;
-    end_tile = first_tile + p.tiles_per_block < p.tiles ? first_tile + p.tiles_per_block : p.tiles;
-    group = static_cast<int>(blockIdx.x % group_blocks) * p.block_groups;
-    groups = p.groups - group < p.block_groups ? p.groups - group : p.block_groups;
-    channel = int64_t{group} * p.features;
+  __device__ Place(const Problem& p, bool backward) {
+    const unsigned row = blockIdx.x % static_cast<unsigned>(p.rows);
+    chain = {p.words + row * Chain::size(p.tiles), p.tiles};
+    position = chain.draw();
+    tile = backward ? p.tiles - 1 - position : position;
+    steps = p.steps;
+    sequence = static_cast<int>(row / static_cast<unsigned>(p.group_blocks));
+    group = (static_cast<int>(row) - sequence * p.group_blocks) * p.block_groups;
+    groups = min(p.groups - group, p.block_groups);
     width = groups * p.features;
+    channel = int64_t{group} * p.features;
+    const int64_t start = int64_t{tile} * steps, step = sequence * p.shape.length + start;
+    first = step * p.shape.width + channel;
+    length = static_cast<int>(min(p.shape.length - start, int64_t{steps}));
+    const auto exists = [&](int t) { return t < length && !(p.in.padding && p.in.padding[step + t]); };
+    const int lane = threadIdx.x % kLanes;
+    const unsigned low = __ballot_sync(kAllLanes, exists(lane)), high = __ballot_sync(kAllLanes, exists(lane + kLanes));
+    present = static_cast<unsigned long long>(high) << kLanes | low;
   }
+  __device__ __forceinline__ bool has(int t) const { return present >> t & 1; }
+  __device__ __forceinline__ int steps_before(int t) const { return __popcll(present & ((1ull << t) - 1)); }
+  __device__ __forceinline__ int all_steps() const { return __popcll(present); }
 };
 
-// What is known of the rows of a tile, in dynamic shared memory.
-struct Rows {
-  double* mean;                   // m_t
-  float *variance;                // v_t
-  float *high, *low, *scale;      // M_t in two parts, r_t; 0 where padded
-  float *share, *moved;           // 1 / n_t (0 where padded), M_t - M_{t-1}
-  float *sum, *moment;            // A_t, B_t; then nu / K, 2 tau / K
+// n / by of numbers below 2^20, in fewer instructions than a division of integers.
+__device__ __forceinline__ int quotient(int n, int by) {
+  return static_cast<int>(__fdividef(static_cast<float>(n) + 0.5f, static_cast<float>(by)));
+}
 
-  __device__ Rows(unsigned char* memory, int rows, bool backward) {
-    mean = reinterpret_cast<double*>(memory);
-    float* next = reinterpret_cast<float*>(mean + rows);
-    variance = next;
-    high = next + rows;
-    low = next + 2 * rows;
-    scale = next + 3 * rows;
-    share = backward ? next + 4 * rows : nullptr;
-    moved = next + 5 * rows;
-    sum = next + 6 * rows;
-    moment = next + 7 * rows;
+// The place of a row's element in memory.
+template <class T>
+__device__ __forceinline__ T* row_at(T* from, int row, int bytes) {
+  return (T*)((const char*)from + int64_t{row} * bytes);
+}
+
+// Calls body(whether there is such a column, column, first step, steps between) for each column of kV features that a
+// thread has, as often in all threads of the block.
+template <int kV, class Body>
+__device__ __forceinline__ void for_columns(const Place& here, const Body& body) {
+  const int across = min(here.width / kV, kNormThreads), slices = quotient(kNormThreads, across);
+  const int slice = quotient(threadIdx.x, across), own = static_cast<int>(threadIdx.x) - slice * across;
+  for (int base = 0; base < here.width; base += across * kV) {
+    const int column = base + own * kV;
+    body(slice < slices && column < here.width, column, slice, slices);
   }
+}
+
+template <class T, int kV>
+struct alignas(kV * sizeof(T)) Several {
+  T values[kV];
 };
 
-inline size_t norm_shared_bytes(int block_groups, bool backward) {
-  return size_t{kNormTile} * block_groups * (sizeof(double) + (backward ? 8 : 4) * sizeof(float));
+template <int kV, class T>
+__device__ __forceinline__ void read(const T* from, float (&to)[kV]) {
+  const auto several = *reinterpret_cast<const Several<T, kV>*>(from);
+#pragma unroll
+  for (int i = 0; i < kV; ++i) to[i] = static_cast<float>(several.values[i]);
 }
 
-__device__ __forceinline__ float sum_over(float v, int lanes) {
-  for (int distance = lanes / 2; distance > 0; distance /= 2) v += __shfl_xor_sync(kAllLanes, v, distance);
-  return v;
+template <int kV, class T>
+__device__ __forceinline__ void write(T* to, const float (&from)[kV]) {
+  Several<T, kV> several;
+#pragma unroll
+  for (int i = 0; i < kV; ++i) several.values[i] = T(from[i]);
+  *reinterpret_cast<Several<T, kV>*>(to) = several;
 }
 
-template <class T>
-__device__ __forceinline__ bool is_padded(const Problem<T>& p, const Place& here, int64_t step) {
-  return step >= p.length || (p.padding && p.padding[here.sequence * p.length + step]);
+// Elements in memory, or zeros: whole words, so that the compiler reads without a branch and goes on to the next.
+template <int kV, class T>
+__device__ __forceinline__ Several<T, kV> several_or_zeros(const T* from, bool exists) {
+  constexpr int kBytes = kV * sizeof(T);
+  using Word = std::conditional_t<
+      kBytes == 16, uint4, std::conditional_t<kBytes == 8, uint2, std::conditional_t<kBytes == 4, unsigned, short>>>;
+  Word word{};
+  if (exists) word = *reinterpret_cast<const Word*>(from);
+  Several<T, kV> several;
+  memcpy(&several, &word, sizeof several);
+  return several;
 }
 
-// Step 1: means and variances of the rows, measured from the row's first feature.
-template <class T>
-__device__ void find_moments(const Problem<T>& p, const Place& here, int64_t start, const Rows& rows) {
-  const int lanes = p.lanes, lane = threadIdx.x % lanes, per_round = kNormThreads / lanes;
-  const float part = 1.f / static_cast<float>(p.features);
-  for (int base = 0; base < kNormTile * here.groups; base += per_round) {  // uniform: all lanes take part in shuffles
-    const int row = base + static_cast<int>(threadIdx.x) / lanes;
-    const bool exists = row < kNormTile * here.groups && !is_padded(p, here, start + row / here.groups);
-    const T* x = nullptr;
-    float origin = 0.f, sum = 0.f, square = 0.f;
-    if (exists) {
-      x = p.x + (here.sequence * p.length + start + row / here.groups) * p.width + here.channel +
-          row % here.groups * p.features;
-      origin = read_value(x);
-      for (int i = lane; i < p.features; i += lanes) sum += read_value(x + i) - origin;
-    }
-    const float centre = sum_over(sum, lanes) * part;
-    if (exists) {
-      for (int i = lane; i < p.features; i += lanes) {
-        const float distance = (read_value(x + i) - origin) - centre;
-        square += distance * distance;
+// Copies a tile to shared memory, zeros where it is padded.
+template <int kV, class T>
+__device__ void stage(const Problem& p, const Place& here, const void* tensor, float* to, bool add = false) {
+  for_columns<kV>(here, [&](bool exists, int column, int slice, int slices) {
+    if (!exists) return;
+    const int group = quotient(column, p.features), bytes = static_cast<int>(p.shape.width * sizeof(T));
+    const T* const from = static_cast<const T*>(tensor) + here.first + column;
+    float* const target = to + group * p.stride + (column - group * p.features);
+    for (int begin = slice; begin < here.steps; begin += kRowsAtOnce * slices) {
+      Several<T, kV> found[kRowsAtOnce];
+#pragma unroll
+      for (int i = 0; i < kRowsAtOnce; ++i) {  // all at once: memory answers late
+        const int t = begin + i * slices;
+        found[i] = several_or_zeros<kV>(row_at(from, t, bytes), t < here.steps && here.has(t));
+      }
+#pragma unroll
+      for (int i = 0; i < kRowsAtOnce; ++i) {
+        const int t = begin + i * slices;
+        if (t >= here.steps) continue;
+        float values[kV], before[kV];
+        read<kV>(found[i].values, values);
+        if (add) {
+          read<kV>(target + t * here.groups * p.stride, before);
+#pragma unroll
+          for (int j = 0; j < kV; ++j) values[j] += before[j];
+        }
+        write<kV>(target + t * here.groups * p.stride, values);
       }
     }
-    square = sum_over(square, lanes);
-    if (lane == 0 && row < kNormTile * here.groups) {
-      rows.mean[row] = static_cast<double>(origin) + static_cast<double>(centre);
-      rows.variance[row] = square * part;
+  });
+}
+
+// Step 1. Of each row (x_0, mean - x_0, variance, -); with gradients also (A_t, sum h (x - mean), -, -).
+template <int kV, bool kGradients>
+__device__ void find_moments(const Problem& p, const Place& here, const float* values, const float* gradients,
+                             float4* rows, float4* sums) {
+  const int lanes = 1 << p.lane_bits, lane = static_cast<int>(threadIdx.x) & (lanes - 1);
+  const int count = here.steps * here.groups, per_round = kNormThreads >> p.lane_bits;
+  const float part = 1.f / static_cast<float>(p.features);
+  const auto total = [&](float v) {
+    for (int distance = lanes / 2; distance > 0; distance /= 2) v += __shfl_xor_sync(kAllLanes, v, distance);
+    return v;
+  };
+  for (int base = 0; base < count; base += per_round) {  // uniform: all lanes take part in shuffles
+    const int row = base + (static_cast<int>(threadIdx.x) >> p.lane_bits);
+    const int features = row < count ? p.features : 0, group = row - quotient(row, here.groups) * here.groups;
+    const float* const x = values + row * p.stride;
+    const float origin = features > 0 ? x[0] : 0.f;
+    float v[kV], g[kV], w[kV], sum = 0.f, square = 0.f, slope = 0.f, moment = 0.f;
+    for (int i = lane * kV; i < features; i += lanes * kV) {
+      read<kV>(x + i, v);
+#pragma unroll
+      for (int j = 0; j < kV; ++j) sum += v[j] - origin;
+    }
+    const float centre = total(sum) * part;
+    for (int i = lane * kV; i < features; i += lanes * kV) {
+      read<kV>(x + i, v);
+      if constexpr (kGradients) {
+        read<kV>(gradients + row * p.stride + i, g);
+        read<kV>(p.in.weight + here.channel + group * p.features + i, w);
+      }
+#pragma unroll
+      for (int j = 0; j < kV; ++j) {
+        const float distance = (v[j] - origin) - centre;
+        square += distance * distance;
+        if constexpr (kGradients) {
+          const float h = g[j] * (1.f + w[j]);
+          slope += h;
+          moment += h * distance;
+        }
+      }
+    }
+    square = total(square);
+    if constexpr (kGradients) slope = total(slope), moment = total(moment);
+    if (features == 0 || lane > 0) continue;
+    rows[row] = make_float4(origin, centre, square * part, 0.f);
+    if constexpr (kGradients) sums[row] = make_float4(slope, moment, 0.f, 0.f);
+  }
+}
+
+__device__ __forceinline__ double mean_of(const float4& row) {
+  return static_cast<double>(row.x) + static_cast<double>(row.y);
+}
+
+// The steps of a group that a thread has in step 2.
+struct Piece {
+  int index, group, begin, end;
+  unsigned present;  // a bit for each that is not padding
+
+  __device__ explicit Piece(const Place& here) {
+    const int each = max(1, here.steps / kPieces);
+    index = quotient(threadIdx.x, here.groups);
+    group = static_cast<int>(threadIdx.x) - index * here.groups;
+    begin = min(index * each, here.steps);
+    end = index < kPieces ? min(begin + each, here.steps) : begin;
+    present = begin < end ? static_cast<unsigned>(here.present >> begin) : 0u;
+  }
+  __device__ __forceinline__ bool exists() const { return index < kPieces; }
+
+  // Calls body(row) for its steps that are not padding, and otherwise(row) for those that are.
+  template <class Body, class Otherwise>
+  __device__ __forceinline__ void for_steps(const Place& here, const Body& body, const Otherwise& otherwise) const {
+    unsigned left = present;
+    int row = begin * here.groups + group;
+    for (int t = begin; t < end; ++t, left >>= 1, row += here.groups) {
+      if (left & 1u) {
+        body(row);
+      } else {
+        otherwise(row);
+      }
     }
   }
-}
+};
 
-template <class T>
-__device__ __forceinline__ Segment one_step(const Problem<T>& p, const Place& here, const Rows& rows, int64_t start,
-                                            int step, int group) {
-  if (is_padded(p, here, start + step)) return {0.0, 0.0, 0.0};
-  const int row = step * here.groups + group;
-  return {1.0, rows.mean[row], static_cast<double>(rows.variance[row])};
-}
+// What the threads of step 2 hand each other, in shared memory.
+template <int kGroups>
+struct Statistics {
+  double2 sums[kPieces][kGroups];
+  double origin[kGroups];
+  Segment before[kGroups];
+};
 
-__device__ __forceinline__ void note_step(const Rows& rows, int row, const Segment& before, const Segment& now,
-                                          float eps) {
-  const bool padded = now.count == before.count;
-  rows.high[row] = static_cast<float>(now.mean);
-  rows.low[row] = static_cast<float>(now.mean - static_cast<double>(rows.high[row]));
-  rows.scale[row] = padded ? 0.f : static_cast<float>(1.0 / sqrt(now.variance + static_cast<double>(eps)));
-  if (rows.share) {
-    rows.share[row] = padded ? 0.f : static_cast<float>(1.0 / now.count);
-    rows.moved[row] = static_cast<float>(now.mean - before.mean);
+// Sums of each piece, from the tile's first step that is not padded. Replaces the first two numbers of each row by the
+// distance of its mean.
+template <class Shared>
+__device__ __forceinline__ void sum_steps(const Place& here, const Piece& piece, float4* rows, Shared& shared) {
+  if (threadIdx.x < here.groups) {
+    const int first = here.present ? __ffsll(static_cast<long long>(here.present)) - 1 : 0;
+    shared.origin[threadIdx.x] = mean_of(rows[first * here.groups + threadIdx.x]);
   }
+  __syncthreads();
+  if (!piece.exists()) return;
+  const double origin = shared.origin[piece.group];
+  double2 sums{0.0, 0.0};
+  piece.for_steps(
+      here,
+      [&](int row) {
+        const float4 found = rows[row];
+        const double way = mean_of(found) - origin;
+        *reinterpret_cast<double*>(rows + row) = way;
+        sums.x += way;
+        sums.y += static_cast<double>(found.z) + way * way;
+      },
+      [](int) {});
+  shared.sums[piece.index][piece.group] = sums;
 }
 
-// Step 2, one warp per group: running statistics of the tile's steps from those before it, `carried`, which becomes
-// those after it.
-template <class T>
-__device__ void scan_steps(const Problem<T>& p, const Place& here, int64_t start, const Rows& rows, Segment* carried) {
-  const int lane = threadIdx.x % 32;
-  for (int group = threadIdx.x / 32; group < here.groups; group += kNormWarps) {
-    const Segment first = one_step(p, here, rows, start, 2 * lane, group);
-    const Segment second = one_step(p, here, rows, start, 2 * lane + 1, group);
-    const Segment inclusive = scanned(merged(first, second), lane);
-    Segment before = shuffled_up(inclusive, 1);
-    before = lane == 0 ? carried[group] : merged(carried[group], before);
-    const Segment between = merged(before, first), after = merged(between, second);
-    note_step(rows, 2 * lane * here.groups + group, before, between, p.eps);
-    note_step(rows, (2 * lane + 1) * here.groups + group, between, after, p.eps);
-    __syncwarp();
-    if (lane == 31) carried[group] = after;
+// Running statistics of the steps: replaces each row by (high M_t, r_t, -low M_t r_t, 1 / r_t), zeros where it is padded,
+// and calls note(row, how far M_t is from the mean of the row, from M_{t-1}, r_t, 1 / n_t).
+template <class Shared, class Note>
+__device__ __forceinline__ void scan_steps(const Place& here, const Piece& piece, float eps, float4* rows,
+                                           const Shared& shared, const Note& note) {
+  if (!piece.exists()) return;
+  const Segment before = shared.before[piece.group];
+  const double origin = shared.origin[piece.group], way = before.mean - origin;
+  double count = before.count + here.steps_before(piece.begin);
+  double2 sums{before.count * way, before.count * (before.variance + way * way)};
+  for (int other = 0; other < piece.index; ++other) {
+    sums.x += shared.sums[other][piece.group].x;
+    sums.y += shared.sums[other][piece.group].y;
   }
-}
-
-// Statistics before the first step of a sequence.
-template <class T>
-__device__ __forceinline__ Segment carried_into(const Problem<T>& p, int64_t sequence, int group) {
-  const int64_t at = sequence * p.groups + group, count = p.count ? p.count[sequence] : 0;
-  if (count == 0) return {0.0, 0.0, 0.0};
-  return {static_cast<double>(count), p.mean[at], p.variance[at]};
-}
-
-// Statistics before the block's first tile, or before all.
-template <class T>
-__device__ __forceinline__ Segment carried_in(const Problem<T>& p, const Place& here, int64_t tile, int group) {
-  if (p.before) return p.before[(here.sequence * (p.tiles + 1) + tile) * p.groups + here.group + group];
-  return carried_into(p, here.sequence, here.group + group);
+  double last = count > 0.0 ? sums.x / count : 0.0;
+  piece.for_steps(
+      here,
+      [&](int at) {
+        const double distance = *reinterpret_cast<const double*>(rows + at);
+        count += 1.0;
+        sums.x += distance;
+        sums.y += static_cast<double>(rows[at].z) + distance * distance;
+        double share = __fdividef(1.f, static_cast<float>(count));
+        share += share * (1.0 - count * share);  // 14 digits
+        const double moved = sums.x * share, now = origin + moved;
+        const float variance = static_cast<float>(max(sums.y * share - moved * moved, 0.0)) + eps, r = rsqrtf(variance);
+        const float high = static_cast<float>(now), low = static_cast<float>(now - static_cast<double>(high));
+        rows[at] = make_float4(high, r, -low * r, variance * r);
+        note(at, moved - distance, moved - last, r, share);
+        last = moved;
+      },
+      [&](int at) { rows[at] = make_float4(0.f, 0.f, 0.f, 0.f); });
 }
 
 }  // namespace fm

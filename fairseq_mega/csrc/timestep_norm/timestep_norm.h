@@ -19,12 +19,12 @@
 //   nu -= 2 tau (M_t - M_{t-1})
 //
 // and at the end the gradients of the carried mean and variance are nu and tau times the carried count. Only the inputs
-// are saved; M_t and S_t are computed again.
+// are saved, and on a GPU the statistics before each tile of steps; M_t and S_t are computed again.
 //
 // Numbers: running means, variances and nu, tau in double precision, between calls too, so that a million steps far
 // from zero keep their digits, read at once or one by one (the step's share is far below a float32's last place there);
 // element-wise work in float32, as differences from a mean that is kept as a high and a low float32.
-#include "common/common.h"
+#include "common/rows.h"
 
 namespace fm {
 
@@ -44,10 +44,12 @@ struct TimestepNormInputs {
   const double* mean;      // (B, G)
   const double* variance;  // (B, G)
   const bool* padding;     // (B, L), true = padded, or null
+  double* tiles;           // (B, tiles + 1, G, 3), on a GPU: count, mean and variance before each tile, and after all
 };
 
 struct TimestepNormOutputs {
   void* y;           // (B, L, D), dtype
+  void* narrow;      // the same in bfloat16, on a GPU; or null
   int64_t* count;    // (B,) after the last step, as the two below are
   double* mean;      // (B, G)
   double* variance;  // (B, G)
@@ -55,6 +57,7 @@ struct TimestepNormOutputs {
 
 struct TimestepNormGradients {
   const void* grad_y;                 // (B, L, D), dtype
+  const void* grad_narrow;            // (B, L, D) in bfloat16, on a GPU: to be added; or null
   const double* grad_final_mean;      // (B, G), or null for zeros
   const double* grad_final_variance;  // (B, G), or null for zeros
   void* grad_x;                       // (B, L, D), dtype
@@ -78,13 +81,16 @@ void timestep_norm_forward_cpu(const TimestepNormShape&, const TimestepNormInput
 void timestep_norm_backward_cpu(const TimestepNormShape&, const TimestepNormInputs&, const TimestepNormGradients&,
                                 int64_t begin, int64_t end);
 
-// Return a cudaError_t. `workspace` holds timestep_norm_workspace_cuda(...) bytes on the device; P is
-// timestep_norm_parts_cuda(shape).
+// Steps are in tiles, of which the forward pass writes the statistics for the backward pass. The functions that launch
+// return a cudaError_t; they need so many bytes on the device, counters that are zero (device.h), and backward memory for
+// so many sums of parts of the work.
+int64_t timestep_norm_tiles_cuda(const TimestepNormShape& shape);
 int64_t timestep_norm_workspace_cuda(const TimestepNormShape& shape, bool backward);
+int64_t timestep_norm_counters_cuda(const TimestepNormShape& shape, bool backward);
 int64_t timestep_norm_parts_cuda(const TimestepNormShape& shape);
 int timestep_norm_forward_cuda(const TimestepNormShape&, const TimestepNormInputs&, const TimestepNormOutputs&,
-                               void* workspace, void* stream);
+                               void* workspace, unsigned* counters, void* stream);
 int timestep_norm_backward_cuda(const TimestepNormShape&, const TimestepNormInputs&, const TimestepNormGradients&,
-                                void* workspace, void* stream);
+                                const RowSums& columns, void* workspace, void* stream);
 
 }  // namespace fm

@@ -46,8 +46,8 @@ results. The time is an estimate for an H100, not a measurement: for each kernel
 bytes at {BANDWIDTH / 1e12} TB/s or its matrix products at {RATES[2] / 1e12:.0f} TFLOP/s in 16 bits
 ({RATE_IN_TRITON / 1e12:.0f} in Triton's kernels) and {RATES[4] / 1e12:.0f} in float32, whichever is longest.
 The seeds of dropout, which a trunk draws for all its layers by one launch, are not counted.
-EMA and timestep norm are counted as for batches that fill a GPU; fewer sequences are cut into segments, and each way
-needs two or three launches more.
+The EMA is counted as for batches that fill a GPU; fewer sequences are cut into segments, and each way needs two or
+three launches more.
 """
 # Launches of an operator, where it is not one; of ours by csrc.
 LAUNCHES = {
@@ -55,7 +55,6 @@ LAUNCHES = {
     **dict.fromkeys(("aten.lift_fresh", "aten._local_scalar_dense", "aten.empty_strided", "aten._unsafe_view"), 0),
     **dict.fromkeys(("aten.constant_pad_nd", "aten.select_backward", "aten.slice_backward"), 2),  # fill, then copy
     "aten.native_layer_norm_backward": 2,
-    "fairseq_mega.timestep_norm_backward": 4,  # two for the statistics of tiles, the last adds up sums of parts
 }
 # Operators of ours in Python, whose own operators are counted.
 IN_PYTHON: Dict[str, Callable[..., Any]] = {

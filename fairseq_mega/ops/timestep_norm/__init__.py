@@ -69,7 +69,8 @@ def timestep_norm(
     weight, bias = weight.to(dtype), bias.to(dtype)
     single = path == "native" and padding_mask is None and is_single_step(x, eps)
     if path == "native" and documents is None and not single and x.numel() > 0:
-        return timestep_norm_native(x, weight, bias, groups, state, padding_mask, eps)
+        y, _, state = timestep_norm_native(x, weight, bias, groups, state, padding_mask, eps)
+        return y, state
     state = fresh_statistics(x, groups) if state is None else state
 
     if x.numel() == 0:  # the product has no element, and gradients of zero

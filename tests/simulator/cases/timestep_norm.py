@@ -20,11 +20,11 @@ def cases() -> Iterator[Case]:
         (2, 70, 32, 16, FLOAT, False),  # as many groups as a block may have
         (3, 65, 320, 1, FLOAT, False),
         (1, 3, 257, 1, FLOAT, False),  # one feature more than a block has threads
-        (1, 1100, 2, 1, FLOAT, True),  # more tiles than a warp has lanes
-        (520, 40, 2, 1, FLOAT, False),  # enough sequences: a block walks over the tiles
+        (1, 70, 4500, 1, FLOAT, True),  # tiles of one step each, more than a warp has lanes
+        (2, 66, 264, 66, FLOAT, True),  # several blocks of groups
         (2, 67, 80, 2, HALF, True),
         (3, 70, 6, 2, FLOAT, True, False),  # before the first step
-        (520, 40, 2, 1, FLOAT, False, False),
+        (70, 40, 2, 1, FLOAT, False, False),  # more sequences than have their sums added up at once
     ):
         inputs = {
             "x": normal(1, batch, length, width, dtype=dtype) * 1.5 + 0.5,
@@ -44,8 +44,13 @@ def cases() -> Iterator[Case]:
         if not all(carried):
             inputs.update(mean=torch.zeros(batch, groups).double(), variance=torch.ones(batch, groups).double())
             grads = {"y": grads["y"]}
+        if dtype == FLOAT and length > 65:
+            grads["narrow"] = normal(10, batch, length, width, dtype=HALF)
         leaves = exact(inputs)
-        wanted = with_gradients(by_definition(leaves, count, padding), grads, leaves)
+        outputs = by_definition(leaves, count, padding)
+        if "narrow" in grads:
+            outputs["narrow"] = outputs["y"]
+        wanted = with_gradients(outputs, grads, leaves)
         if not all(carried):
             wanted = {name: value for name, value in wanted.items() if name not in STATISTICS}
 
@@ -63,13 +68,15 @@ def cases() -> Iterator[Case]:
             x, weight, bias, *state = inputs.values()
             before = (count, *state) if "mean" in grads else (None, None, None)
             groups = state[0].size(1)
-            y, *last = ops().timestep_norm(x, weight, bias, groups, *before, padding, 1e-5)
-            of_last = (grads.get("mean"), grads.get("variance"))
-            found = ops().timestep_norm_backward(grads["y"], *of_last, x, weight, groups, *before, padding, 1e-5)
+            narrow = "narrow" in grads
+            y, second, *last, tiles = ops().timestep_norm(x, weight, bias, groups, *before, padding, 1e-5, narrow)
+            of_others = (grads.get(name) for name in ("narrow", "mean", "variance"))
+            given = (x, weight, groups, *before, padding, tiles, 1e-5)
+            found = ops().timestep_norm_backward(grads["y"], *of_others, *given)
             found = (found[0], *found[1], *found[2:])
             gradients = {f"gradient of {name}": value for name, value in zip(inputs, found)}
             statistics = dict(zip(("count", "mean", "variance"), (last[0].double(), *last[1:])))
-            return {"y": y, **statistics, **gradients}
+            return {"y": y, "narrow": second, **statistics, **gradients}
 
         yield Case(f"norm B {batch} L {length} D {width} G {groups} {dtype} masked {masked} {carried}", run, wanted)
 
