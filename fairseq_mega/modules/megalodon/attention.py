@@ -95,8 +95,9 @@ class NormalizedGatedAttention(nn.Module):
         if context.relay is not None:
             fresh = LayerMemory(self.ema.fresh_state(x), self.norm.fresh_statistics(x))
             memory = context.relay.receive(self, memory, fresh)
-        normed, statistics = self.norm(x, padding_mask, None if memory is None else memory.norm, documents)
-        value = before_silu(self.value_proj, normed)
+        before = None if memory is None else memory.norm
+        normed, multiplied, statistics = self.norm.for_products(x, padding_mask, before, documents)
+        value = before_silu(self.value_proj, multiplied)
         state = None if memory is None else memory.ema
         average, ema = self.ema(
             normed,

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_mega.modules.documents import Documents
-from fairseq_mega.modules.norm import EPS, RowNorm
+from fairseq_mega.modules.norm import EPS, RowNorm, type_of_products
 from fairseq_mega.ops.decoding import StepNorm, step_norm
 from fairseq_mega.ops.norm import counted_from, row_norm
-from fairseq_mega.ops.timestep_norm import TimestepNormState, fresh_statistics, timestep_norm
+from fairseq_mega.ops.timestep_norm import TimestepNormState, fresh_statistics, timestep_norm, timestep_norm_twice
 
 
 def at_least_float32(x: Tensor) -> Tensor:
@@ -110,6 +110,21 @@ class TimestepNorm(ScaledNorm):
         return timestep_norm(
             x, weight, bias, self.groups, state=statistics, padding_mask=padding_mask, documents=parts, eps=EPS
         )
+
+    def for_products(
+        self,
+        x: Tensor,
+        padding_mask: Optional[Tensor],
+        statistics: Optional[TimestepNormState],
+        documents: Optional[Documents],
+    ) -> Tuple[Tensor, Tensor, Optional[TimestepNormState]]:
+        """Normalise as :meth:`forward`; the second result is for products, in their type where a kernel writes it."""
+        if isinstance(self, GroupNorm) or documents is not None or type_of_products(x) == x.dtype:
+            y, after = self(x, padding_mask, statistics, documents)
+            return y, y, after
+        weight, bias = self.weight, self.bias
+        assert weight is not None and bias is not None
+        return timestep_norm_twice(x, weight, bias, self.groups, state=statistics, padding_mask=padding_mask, eps=EPS)
 
     def fresh_statistics(self, x: Tensor) -> TimestepNormState:
         """The statistics before the first step of sequences x (B, L, D)."""

@@ -14,7 +14,7 @@ from .native import is_single_step, timestep_norm_native, timestep_norm_step
 from .reference import TimestepNormState, timestep_norm_reference
 from .torch_parallel import timestep_norm_torch
 
-__all__ = ["TimestepNormState", "fresh_statistics", "timestep_norm", "widened"]
+__all__ = ["TimestepNormState", "fresh_statistics", "timestep_norm", "timestep_norm_twice", "widened"]
 
 PATHS = Operator("timestep_norm", Path("reference"), Path("torch"), Path("native", kernels_unavailable, DTYPES))
 
@@ -91,6 +91,27 @@ def timestep_norm(
     with torch.autocast(x.device.type, enabled=False):
         y, state = run(x.to(dtype), weight, bias, state, padding_mask, eps)
     return y.to(x.dtype), state
+
+
+def timestep_norm_twice(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    groups: int,
+    *,
+    state: Optional[TimestepNormState],
+    padding_mask: Optional[Tensor],
+    eps: float,
+) -> Tuple[Tensor, Tensor, TimestepNormState]:
+    """Return the result of :func:`timestep_norm` for x (B, L, D) in float32, the same in bfloat16, and the state.
+
+    The kernels for GPUs write both at once, and add up both gradients; elsewhere the second is the first.
+    """
+    if not x.is_cuda or x.numel() == 0 or PATHS.choose(None, x) != "native":
+        y, after = timestep_norm(x, weight, bias, groups, state=state, padding_mask=padding_mask, eps=eps)
+        return y, y, after
+    state = None if state is None else widened(state)
+    return timestep_norm_native(x, weight.float(), bias.float(), groups, state, padding_mask, eps, narrow=True)
 
 
 def widened(state: TimestepNormState) -> TimestepNormState:
