@@ -61,7 +61,7 @@ OPERATORS = {
 }
 OPERATORS["norm"] = Operator("norm", folders=("gate",))
 OPERATORS["ema"] = Operator("ema", seconds=60)
-OPERATORS["query_key"] = Operator("query_key", shared=("common/cuda_rows.cuh",))
+OPERATORS["query_key"] = Operator("query_key", shared=("common/cuda_rows.cuh", "common/last_block.cuh"))
 
 
 class Defect(NamedTuple):
