@@ -118,16 +118,12 @@ class _Parts(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Tuple[Optional[Tensor], ...]:
-        of_bias = None
         if torch.is_grad_enabled():  # gradients of gradients: functions that PyTorch can differentiate
             joined = torch.cat(grads, dim=-1)
             sums = joined.flatten(0, -2).sum(0)
         else:
-            absent = (None,) * (MOST_PARTS - len(grads))
-            joined, sums = native.operators.join_parts(*grads, *absent, ctx.needs_input_grad[1])
-        if ctx.needs_input_grad[1]:
-            of_bias = sums.to(ctx.bias_type)
-        return joined.view(ctx.shape), of_bias, None
+            joined, sums = native.operators.join_parts(*grads, *(None,) * (MOST_PARTS - len(grads)))
+        return joined.view(ctx.shape), sums.to(ctx.bias_type) if ctx.needs_input_grad[1] else None, None
 
 
 def silu_linear(
@@ -363,11 +359,9 @@ def _register(namespace: str) -> None:
         native.register_gradients(f"{namespace}::{name}", backward, _keep_factors, twice=True)
     _register_silu_linear(namespace)
 
-    def fake_join(first: Tensor, *rest: Any) -> Tuple[Tensor, Tensor]:
-        *others, sums = rest
+    def fake_join(first: Tensor, *others: Optional[Tensor]) -> Tuple[Tensor, Tensor]:
         width = sum(part.size(-1) for part in (first, *others) if part is not None)
-        joined = first.new_empty(first.numel() // max(first.size(-1), 1), width)
-        return joined, first.new_empty(width if sums else 0, dtype=torch.float32)
+        return first.new_empty(_rows(first), width), first.new_empty(width, dtype=torch.float32)
 
     torch.library.register_fake(f"{namespace}::join_parts")(fake_join)
 

@@ -60,7 +60,7 @@ def recorded(kernel_device, monkeypatch) -> Dict[str, List[Arguments]]:
         calls.backward(silu(x, bias=bias, path="native"), gated_residual(x, update, x, bias=bias, path="native"))
         coefficients = EMACoefficients(-torch.rand(7, 3), *torch.randn(2, 7, 3))
         calls.backward(ema_native(x, coefficients, gate=Gate(bias, True, 0.1))[0])
-        native.operators.join_parts(*(calls.draw(5, width) for width in (2, 3, 4, 1)), True)
+        native.operators.join_parts(*(calls.draw(5, width) for width in (2, 3, 4, 1)))
         calls.run_sums_with_norms()
         calls.run_ema_steps()
         calls.backward(ring_convolution(calls.draw(2, 5, 4), torch.randn(4, 32).requires_grad_()))

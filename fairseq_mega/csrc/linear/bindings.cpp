@@ -19,7 +19,7 @@ FM_LIBRARY(m) {
   m.def(
       "silu_linear_backward(Tensor grad, Tensor x, Tensor? factor, Tensor weight, bool need_x, bool need_weight, "
       "bool need_bias) -> (Tensor, Tensor, Tensor, Tensor)");
-  m.def("join_parts(Tensor first, Tensor? second, Tensor? third, Tensor? fourth, bool sums) -> (Tensor, Tensor)");
+  m.def("join_parts(Tensor first, Tensor? second, Tensor? third, Tensor? fourth) -> (Tensor, Tensor)");
 }
 
 #if defined(FM_WITH_CUDA)
@@ -27,7 +27,7 @@ namespace fm {
 namespace {
 
 std::tuple<Tensor, Tensor> join_parts(Tensor first, std::optional<Tensor> second, std::optional<Tensor> third,
-                                      std::optional<Tensor> fourth, bool sums) {
+                                      std::optional<Tensor> fourth) {
   const char* op = "join_parts";
   RowParts shape = row_parts(first, op);
   const int64_t rows = shape.rows;
@@ -39,19 +39,18 @@ std::tuple<Tensor, Tensor> join_parts(Tensor first, std::optional<Tensor> second
     check_devices(op, {{"first", first}, {"a part", *part}});
     STD_TORCH_CHECK(part->scalar_type() == first.scalar_type() && row_parts(*part, op).rows == rows, op,
                     ": parts must be of one type and of as many rows");
-    joined.begins[views.size()] = shape.width;
     views.push_back(rows_of(*part));
+    joined.begins[views.size() - 1] = shape.width;
     joined.parts[views.size() - 1] = rows_in(views.back());
     shape.width += part->size(part->dim() - 1);
   }
   std::fill(joined.begins + views.size(), joined.begins + kMostJoined, shape.width);
   Tensor out = torch::stable::new_empty(first, {rows, shape.width});
-  const Tensor parts = torch::stable::new_empty(first, {sums ? shape.parts() : 0, shape.width}, ScalarType::Float);
   DeviceOf guard(first);
-  const CudaSums all(parts, {sums ? shape.width : 0}, sums ? row_tiles(shape) : 0);
-  const RowSums memory = sums ? all.memory : RowSums{};
-  return {out, all.by(op, shape, [&](void* stream) {
-            return join_parts_cuda(shape, joined, out.mutable_data_ptr(), memory, stream);
+  const CudaSums sums(torch::stable::new_empty(first, {shape.parts(), shape.width}, ScalarType::Float), {shape.width},
+                      row_tiles(shape));
+  return {out, sums.by(op, shape, [&](void* stream) {
+            return join_parts_cuda(shape, joined, out.mutable_data_ptr(), sums.memory, stream);
           })};
 }
 

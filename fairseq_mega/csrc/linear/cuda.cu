@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(kRowThreads, kRowBlocks)
           sums[0] += value;
         });
   }
-  if (of_columns.total) write_sums(shape, tile, sums, of_columns);
+  write_sums(shape, tile, sums, of_columns);
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ struct JoinedParts {
   int64_t begins[kMostJoined];  // first column of each; those of absent parts are the joined width
 };
 
-// out (rows, width); sums, of the rows of each column, where they have memory.
+// out (rows, width); one sum a column.
 int join_parts_cuda(const RowParts&, const JoinedParts&, void* out, const RowSums& sums, void* stream);
 
 }  // namespace fm
