@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_mega.ops.activation import silu
-from fairseq_mega.ops.attention import attention, chunked_attention
+from fairseq_mega.ops.attention import attention, chunked_attention, joins_gate
 from fairseq_mega.ops.common.recompute import recomputing
 from fairseq_mega.ops.decoding import GatedAttentionWeights, Place, StepBias, step_coefficients
 from fairseq_mega.ops.gate import Addition
@@ -143,6 +143,7 @@ class GatedAttention(nn.Module):
         average = average if together else self.dropout(average)
         update, shared, reset, candidate = recomputing(in_parts, self.gate_proj, average, (d, z, v, d))
         query, key = query_key(shared, self.kappa, self.mu)
+        joined = None  # the reset gate, where the attention multiplies by it
         if isinstance(cache, FixedCache):
             assert context.place is not None
             scale = self.widths[1] ** -0.5 if self.function == "softmax" else context.place.share
@@ -154,16 +155,19 @@ class GatedAttention(nn.Module):
                 key, value, padding_mask = cache.keys.steps, cache.values.steps, cache.padding_mask
             seen = (query, key, self.hidden_dropout(value), padding_mask)
             if documents is None:
-                attended = recomputing(self._attend, *seen, prepared)
+                if prepared is None and joins_gate(query, value):
+                    joined = reset
+                attended = recomputing(self._attend, *seen, prepared, joined)
             else:
                 attended = documents.attend(self._attend, *seen, self.chunk_size)
 
+        gate = reset if joined is None else None
         if plain and not self.dropout.feature and not self.stochastic_depth.active:
             output_proj, output_bias = bias_apart(self.output_proj, reset)
-            projected = after_silu(output_proj, reset, attended)
+            projected = after_silu(output_proj, gate, attended)
             added = Addition(update, candidate, projected, output_bias, self.dropout.rate)
         else:
-            projected = after_silu(self.output_proj, reset, attended)
+            projected = after_silu(self.output_proj, gate, attended)
             dropped = self.dropout(self.activation(candidate + projected))
             added = Addition(update, self.stochastic_depth(dropped))
         norm, dtype = next_norm if self.prenorm else self.norm, type_of_products(residual)
@@ -192,8 +196,12 @@ class GatedAttention(nn.Module):
         value: Tensor,
         padding_mask: Optional[Tensor],
         prepared: Optional[ParameterCache] = None,
+        gate: Optional[Tensor] = None,
     ) -> Tensor:
-        """Return the attention of the last positions (B, L, z) to keys that start at a chunk's beginning."""
+        """Return the attention of the last positions (B, L, z) to keys that start at a chunk's beginning.
+
+        A gate (B, L, v) of :func:`.joins_gate` multiplies it.
+        """
         queries, keys = query.size(1), key.size(1)
         dropout = self.attention_dropout.rate
         if self.chunk_size < 0 or keys <= self.chunk_size:
@@ -206,6 +214,7 @@ class GatedAttention(nn.Module):
                 causal=self.causal,
                 padding_mask=padding_mask,
                 dropout=dropout,
+                gate=gate,
             )
         return chunked_attention(
             query,
@@ -217,6 +226,7 @@ class GatedAttention(nn.Module):
             causal=self.causal,
             padding_mask=padding_mask,
             dropout=dropout,
+            gate=gate,
         )
 
     def step_weights(self, dtype: torch.dtype) -> Optional[GatedAttentionWeights]:

@@ -271,16 +271,20 @@ def in_parts(module: Any, x: Tensor, widths: Sequence[int]) -> Tuple[Tensor, ...
 
 
 def after_silu(
-    module: Any, x: Tensor, factor: Optional[Tensor] = None, dropout: Any = None, bias: Optional[Tensor] = None
+    module: Any,
+    x: Optional[Tensor],
+    factor: Optional[Tensor] = None,
+    dropout: Any = None,
+    bias: Optional[Tensor] = None,
 ) -> Tensor:
     """``module(dropout(silu(x + bias, factor)))``; by :func:`silu_linear` for a :func:`linear_map` without bias and
-    dropout.
+    dropout. Without x, the factor has been multiplied before.
     """
-    if dropout is not None and dropout.active:
-        return recomputing(module, dropout(silu(x, factor, bias=bias)))
-    if bias is None and _is_linear_map(module):
+    drops = dropout is not None and dropout.active
+    if x is not None and bias is None and not drops and _is_linear_map(module):
         return module(x, silu=True, factor=factor)
-    return recomputing(module, silu(x, factor, bias=bias))
+    made = factor if x is None else silu(x, factor, bias=bias)
+    return recomputing(module, dropout(made) if drops else made)
 
 
 def _kernel_inputs(x: Tensor, weight: Tensor, bias: Optional[Tensor], path: Optional[str]) -> Optional[Tensor]:

@@ -16,7 +16,7 @@ from fairseq_mega.modules.layer import LayerContext
 from fairseq_mega.modules.mega_layer import MegaLayer
 from fairseq_mega.modules.megalodon.config import MegalodonLayerConfig
 from fairseq_mega.modules.megalodon.layer import MegalodonLayer
-from fairseq_mega.ops import activation
+from fairseq_mega.ops import activation, attention
 from fairseq_mega.ops import linear as maps
 from fairseq_mega.ops.common import native
 from fairseq_mega.ops.common.dispatch import VARIABLE
@@ -100,6 +100,44 @@ def test_training_is_the_same_on_all_paths(kind, device, references):
     torch.testing.assert_close(got, want, rtol=2e-4, atol=0.0)
 
 
+def outcome_of(
+    layer: torch.nn.Module, x: torch.Tensor, **context: torch.Tensor
+) -> Callable[[], Dict[str, torch.Tensor]]:
+    """Return a function that computes a layer's output and all gradients."""
+    x.requires_grad_()
+    for name, parameter in layer.named_parameters():
+        if name.endswith("bias"):
+            torch.nn.init.normal_(parameter)
+
+    def outcome() -> Dict[str, torch.Tensor]:
+        out, named = run(layer, x, **context).hidden, {"x": x, **dict(layer.named_parameters())}
+        weights = torch.linspace(-1, 1, 16, device=x.device)
+        found = torch.autograd.grad((out * weights).sum(), list(named.values()))
+        return {"output": out, **dict(zip(named, found))}
+
+    return outcome
+
+
+@pytest.mark.parametrize("length", [16, 13])
+@pytest.mark.parametrize("model", ["mega", "megalodon"])
+def test_the_attention_of_a_gpu_multiplies_by_the_gate(model, length, request, monkeypatch):
+    """In chunks and a rest; the rows of gates lie apart, as parts of a projection's result."""
+    device, gates = kernels.select_triton(request, monkeypatch), []
+    layer = layer_of("chunks") if model == "mega" else megalodon(chunk_size=8)
+    outcome, attend = outcome_of(layer.to(device), torch.randn(2, length, 16).to(device)), attention.triton_attention
+
+    def recorded(arguments: Any, gate: Optional[torch.Tensor] = None) -> torch.Tensor:
+        gates.append(gate is not None and not gate.is_contiguous())
+        return attend(arguments, gate)
+
+    monkeypatch.setenv(VARIABLE, "reference")
+    want = outcome()
+    monkeypatch.setattr(attention, "triton_attention", recorded)
+    monkeypatch.setenv(VARIABLE, "reference,attention=triton")
+    torch.testing.assert_close(outcome(), want, rtol=2e-4, atol=2e-5)
+    assert gates == [True, True][: 1 + length % 8]
+
+
 @pytest.mark.parametrize(
     ("model", "norms"), [("before", 1), ("after", 2), ("source", 1), ("source after", 2), ("megalodon", 1)]
 )
@@ -110,16 +148,8 @@ def test_kernels_for_gpus_add_biases_and_norm_sums(model, norms, request, monkey
         layer: torch.nn.Module = layer_of("causal", **options)
     else:
         layer = megalodon()
-    for name, parameter in layer.named_parameters():
-        if name.endswith("bias"):
-            torch.nn.init.normal_(parameter)
-    x = torch.randn(2, 13, 16, requires_grad=True)
     context = {"encoder_out": torch.randn(2, 9, 16)} if "source" in model else {}
-
-    def outcome() -> Dict[str, torch.Tensor]:
-        out, named = run(layer, x, **context).hidden, {"x": x, **dict(layer.named_parameters())}
-        found = torch.autograd.grad((out * torch.linspace(-1, 1, 16)).sum(), list(named.values()))
-        return {"output": out, **dict(zip(named, found))}
+    outcome = outcome_of(layer, torch.randn(2, 13, 16), **context)
 
     def product(x: torch.Tensor, weight: torch.Tensor, bias: Optional[torch.Tensor] = None) -> torch.Tensor:
         biased.append(bias is not None)

@@ -28,13 +28,13 @@ TYPES = {
     "seed": "*i64",
     "scale": "fp32",
     "kept": "fp32",
-    **dict.fromkeys(("groups", "programs", "queries", "keys", "z", "width", "drop_key", "drop"), "i32"),
+    **dict.fromkeys(("groups", "programs", "stride", "queries", "keys", "z", "width", "drop_key", "drop"), "i32"),
 }
 KERNELS = ("forward", "queries_gradient", "keys_gradient")
 
 
 def needs(kernel: str, function: str, capability: int, z: int, width: int) -> Tuple[int, int, int]:
-    """Return registers, stack and shared memory of a causal kernel with bias, padding and dropping, in bfloat16."""
+    """Return registers, stack and shared memory of a causal kernel with all of its options, in bfloat16."""
     source = getattr(triton_kernels, kernel)
     rows, columns, warps, stages = blocks_for(kernel, torch.bfloat16)
     constants = {"FUNCTION": function, "CAUSAL": True, "OWN_SCALE": function != "softmax", "WHOLE": True}
@@ -43,7 +43,7 @@ def needs(kernel: str, function: str, capability: int, z: int, width: int) -> Tu
     multiples = {
         (index,): [["tt.divisibility", 16]]
         for index, (name, kind) in enumerate(signature.items())
-        if kind.startswith("*") or name in ("queries", "keys", "z", "width")
+        if kind.startswith("*") or name in ("queries", "keys", "z", "width", "stride")
     }
     options = {"num_warps": warps, "num_stages": stages}
     made: Any = triton.compile(

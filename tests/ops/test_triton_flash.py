@@ -14,9 +14,9 @@ import pytest
 import torch
 
 from fairseq_mega.ops import attention as ops
-from fairseq_mega.ops.attention import FUNCTIONS, attention, triton_flash
+from fairseq_mega.ops.attention import FUNCTIONS, attention, joins_gate, triton_flash
 from fairseq_mega.ops.common.dispatch import PathUnavailableError
-from tests.ops.attention_cases import compare, output_and_gradients, padding, tensors
+from tests.ops.attention_cases import assert_all_close, compare, output_and_gradients, padding, tensors
 from tests.ops.test_attention import peak_of
 from tests.support.kernels import select, select_triton
 from tests.support.numerics import leaves
@@ -54,10 +54,47 @@ def test_wide_values_in_pieces(triton_device, function, width, monkeypatch):
     compare(inputs, "triton", triton_device, mask=padding((2,), 41), function=function, causal=True)
 
 
-def test_the_programs_of_a_bias_take_turns(triton_device, monkeypatch):
-    """Fewer programs than blocks of queries, as on a GPU."""
-    monkeypatch.setattr(triton_flash, "PROGRAMS", 3)
-    compare(tensors(129, 70, (3,)), "triton", triton_device, function="laplace")
+def gates(groups, queries, width):
+    """Rows that lie apart, of any size, and zero or so small that their SiLU is."""
+    gate = 20.0 * torch.randn(groups, queries, 3 * width, dtype=torch.float64)[..., :width]
+    gate[:, ::3] *= 0.05
+    gate[:, 1], gate[:, 2] = 0.0, 1e-30
+    return gate
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_multiplies_by_a_gate(triton_device, function, dtype, monkeypatch):
+    """And by no silu after it; zeros have their gradient, too."""
+    monkeypatch.setattr(ops, "silu", None if dtype == torch.float32 else ops.silu)
+    torch.manual_seed(1)
+    inputs = {**tensors(37, 70, (3,), 8, 20), "gate": gates(3, 37, 20)}
+    mask = padding((3,), 70)
+    got = output_and_gradients(inputs, dtype, "triton", triton_device, mask, function=function, causal=True)
+    monkeypatch.undo()
+    want, usual = (
+        output_and_gradients(inputs, precision, "reference", triton_device, mask, function=function, causal=True)
+        for precision in (torch.float64, dtype)
+    )
+    assert_all_close(got, want, usual)
+    assert got["gradient of gate"][:, 1:3].abs().min() > 0
+
+
+def test_a_gate_is_one_kernel_where_the_backward_pass_can_divide_by_it(triton_device, monkeypatch):
+    monkeypatch.setenv("FAIRSEQ_MEGA_PATHS", "attention=triton")
+    q, v = torch.zeros(2, 16, 4, device=triton_device), torch.zeros(2, 16, 300, device=triton_device)
+    assert joins_gate(q, v[..., :256]) and joins_gate(q.bfloat16(), v[..., :6])
+    assert not joins_gate(q, v) and not joins_gate(q.half(), v[..., :6])
+    monkeypatch.setenv("FAIRSEQ_MEGA_PATHS", "attention=reference")
+    assert not joins_gate(q, v[..., :6])
+
+
+@pytest.mark.parametrize(("programs", "shape"), [(3, (129, 70, (3,))), (65, (5, 7, (70,)))])
+def test_the_programs_of_a_bias_take_turns(triton_device, programs, shape, monkeypatch):
+    """Fewer programs than blocks of queries, as on a GPU, or more than rows of a block; nothing unwritten is read."""
+    monkeypatch.setattr(triton_flash, "PROGRAMS", programs)
+    monkeypatch.setattr(torch.Tensor, "new_empty", lambda x, *size, **rest: x.new_full(size, float("nan"), **rest))
+    compare(tensors(*shape), "triton", triton_device, function="laplace")
 
 
 @pytest.mark.slow
@@ -87,8 +124,9 @@ def test_is_an_operator_of_torch(triton_device, function):
     """The assumptions of fake tensors and of the compiler about it are true."""
     q, k, v = (torch.randn(2, 16, 4, device=triton_device, requires_grad=True) for _ in range(3))
     bias = torch.randn(31, device=triton_device, requires_grad=True)
-    arguments = (q, k, v, bias, None, None, function, True, 0.0, 0.0, 0.5)
-    torch.library.opcheck(torch.ops.fairseq_mega.triton_attention.default, arguments)
+    for gate in (None, torch.randn(2, 16, 8, device=triton_device)[..., 3:7].requires_grad_()):
+        arguments = (gate, q, k, v, bias, None, None, function, True, 0.0, 0.0, 0.5)
+        torch.library.opcheck(torch.ops.fairseq_mega.triton_attention.default, arguments)
 
 
 def test_is_one_operator_of_a_compiled_graph(triton_device):
@@ -98,7 +136,8 @@ def test_is_one_operator_of_a_compiled_graph(triton_device):
         graphs.append(graph)
         return graph
 
-    inputs = {name: tensor.to(triton_device, torch.float32) for name, tensor in tensors(21, 37, (3,)).items()}
+    given = {**tensors(21, 37, (3,)), "gate": torch.randn(3, 21, 18)[..., 6:12]}
+    inputs = {name: tensor.to(triton_device, torch.float32) for name, tensor in given.items()}
     compiled = torch.compile(attention, fullgraph=True, dynamic=True, backend=keep)
     found = compiled(**inputs, path="triton", causal=True)
     torch.testing.assert_close(found, attention(**inputs, path="triton", causal=True))
@@ -106,7 +145,7 @@ def test_is_one_operator_of_a_compiled_graph(triton_device):
     assert targets.count("fairseq_mega.triton_attention.default") == 1 == len(graphs)
 
 
-@pytest.mark.parametrize("wrong", [None, 0, 1, 2, 3])
+@pytest.mark.parametrize("wrong", [None, 0, 1, 2, 3, 4])
 def test_a_device_is_used_if_its_results_are_right(triton_device, wrong, monkeypatch):
     """Each gradient that differs by a twentieth is noticed."""
     right = triton_flash._backward

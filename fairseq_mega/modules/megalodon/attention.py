@@ -13,7 +13,7 @@ from fairseq_mega.modules.packed_linear import step_maps
 from fairseq_mega.modules.parameter_cache import ParameterCache
 from fairseq_mega.modules.single_steps import attention_step, by_single_steps
 from fairseq_mega.modules.state import LayerMemory, memory_for
-from fairseq_mega.ops.attention import attention, chunked_attention
+from fairseq_mega.ops.attention import attention, chunked_attention, joins_gate
 from fairseq_mega.ops.common.recompute import recomputing
 from fairseq_mega.ops.decoding import NormalizedAttentionWeights, Place, complex_step_coefficients
 from fairseq_mega.ops.linear import after_silu, before_silu, in_parts
@@ -115,6 +115,7 @@ class NormalizedGatedAttention(nn.Module):
         else:  # dropout in the type of the products would round twice
             average = self.hidden_dropout(self.ema_norm(average))
         shared, gate, candidate = recomputing(in_parts, self.gate_proj, average, self.widths)
+        joined = None  # the gate, where the attention multiplies by it
         if isinstance(cache, FixedCache):
             assert context.place is not None
             query, key = self._query_and_key(shared, 0, self._turns_at(context.place, shared, cache.prepared))
@@ -125,10 +126,12 @@ class NormalizedGatedAttention(nn.Module):
                 cache = cached(cache, key, value, padding_mask, prepared, self.kept_steps, context.given_up, state)
                 key, value, padding_mask = cache.keys.steps, cache.values.steps, cache.padding_mask
             if documents is None:
-                attended = recomputing(self._attend, query, key, value, padding_mask)
+                if prepared is None and self.heads == 1 and joins_gate(query, value):
+                    joined = gate
+                attended = recomputing(self._attend, query, key, value, padding_mask, joined)
             else:
                 attended = documents.attend(self._attend, query, key, value, padding_mask, self.chunk_size)
-        projected = after_silu(self.output_proj, gate, attended, self.hidden_dropout)
+        projected = after_silu(self.output_proj, gate if joined is None else None, attended, self.hidden_dropout)
         added = dropped_addition(candidate, projected, self.dropout, self.stochastic_depth)
         out, products = add_and_norm(x, added, next_norm, keeps_sum=True, dtype=type_of_products(x))
         if ema is None or cache is None:
@@ -184,12 +187,18 @@ class NormalizedGatedAttention(nn.Module):
         settings: Dict[str, Any] = {"first": first, "chunk_size": self.chunk_size, "base": self.rope_base}
         return normalized_query_key(shared, kappa, mu, eps=EPS, unit=self._unit(), turns=turns, **settings)
 
-    def _attend(self, query: Tensor, key: Tensor, value: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
-        """Return the attention of the last positions (B, L, z) to keys that start at a chunk's beginning."""
+    def _attend(
+        self, query: Tensor, key: Tensor, value: Tensor, padding_mask: Optional[Tensor], gate: Optional[Tensor] = None
+    ) -> Tensor:
+        """Return the attention of the last positions (B, L, z) to keys that start at a chunk's beginning.
+
+        A gate (B, L, v) of :func:`.joins_gate` multiplies that of a single head.
+        """
         rate = self.attention_dropout.rate
         options: Dict[str, Any] = {
             "causal": self.causal,
             "scale": 1.0,
+            "gate": gate,
             "drop_key" if self.drops_keys else "dropout": rate,
         }
         if padding_mask is not None:

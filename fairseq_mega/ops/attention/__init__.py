@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fairseq_mega.ops.activation import silu
 from fairseq_mega.ops.common.dispatch import Operator, Path, kernels_unavailable
 from fairseq_mega.ops.common.native import DTYPES, reaches
 from fairseq_mega.ops.common.transforms import is_transformed
@@ -17,7 +18,7 @@ from .native_blocks import Arguments, blocks_attention, blocks_unavailable
 from .reference import FUNCTIONS, Options, attention_weights, laplace, toeplitz
 from .torch_blockwise import blockwise_attention
 from .torch_dense import dense_attention
-from .triton_flash import prefers_triton, triton_attention, triton_unavailable
+from .triton_flash import multiplies_by_gate, prefers_triton, triton_attention, triton_unavailable
 
 __all__ = [
     "FUNCTIONS",
@@ -25,6 +26,7 @@ __all__ = [
     "attention",
     "attention_weights",
     "chunked_attention",
+    "joins_gate",
     "laplace",
     "multi_head_attention",
     "toeplitz",
@@ -111,6 +113,7 @@ def attention(
     dropout: float = 0.0,
     drop_key: float = 0.0,
     scale: Optional[float] = None,
+    gate: Optional[Tensor] = None,
     path: Optional[str] = None,
 ) -> Tensor:
     """Attend with softmax, squared ReLU or Laplace weights: ``f(Q K^T / tau + b) V``.
@@ -128,6 +131,7 @@ def attention(
         drop_key: probability, less than 1, that a query does not see a key (DropKey; pass 0 in evaluation): no
             rescaling, and a query that lost all its keys returns zeros.
         scale: a positive factor of the product; None for 1 / tau.
+        gate: (..., n, v), whose SiLU multiplies the result; None for one. See :func:`joins_gate`.
         path: "reference", "torch" (all weights at once), "torch_blockwise", "native" (compiled kernels between torch's
             products), "native_blocks" (one kernel, on a CPU) or "triton" (kernels that write no weights to memory, on a
             GPU) to force a path, "auto" for the choice made here (see NATIVE_FROM and DENSE_LIMIT), None for the
@@ -143,10 +147,19 @@ def attention(
 
     Source: MEGA (Ma et al., ICLR 2023), Eq. 11 and 16; DropKey: MEGALODON (Ma et al., 2024), its code.
     """
-    return _attend(q, k, v, Options(function, bias, causal, padding_mask, dropout, drop_key, scale), path)
+    return _attend(q, k, v, Options(function, bias, causal, padding_mask, dropout, drop_key, scale), path, gate)
 
 
-def _attend(q: Tensor, k: Tensor, v: Tensor, options: Options, path: Optional[str]) -> Tensor:
+def joins_gate(q: Tensor, v: Tensor) -> bool:
+    """Return whether one kernel computes the attention of these queries and values, and multiplies it by a gate."""
+    path, width = PATHS.forced(), v.size(-1)
+    chosen = path == "triton" or (path == "auto" and prefers_triton(q, 0, width) and triton_unavailable(q) is None)
+    return chosen and multiplies_by_gate(q, width)
+
+
+def _attend(
+    q: Tensor, k: Tensor, v: Tensor, options: Options, path: Optional[str], gate: Optional[Tensor] = None
+) -> Tensor:
     """Choose a path, and compute :func:`attention` by it."""
     if options.function not in FUNCTIONS:
         raise ValueError(
@@ -163,6 +176,9 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, options: Options, path: Optional[st
     bias, dropout = options.bias, options.dropout
     rows = q[..., 0].numel()  # batch x queries
     path = PATHS.choose(path, q, rows * k.size(-2), v.size(-1))
+    joins = path == "triton" and rows * k.size(-2) > 0 and multiplies_by_gate(q, v.size(-1))
+    if gate is not None and not joins:
+        return silu(gate, _attend(q, k, v, options, path))
     if rows * k.size(-2) == 0:  # no weights: an empty result or zeros, and gradients of zero
         weights = torch.matmul(q, k.transpose(-2, -1))
         return torch.matmul(weights if bias is None else weights + bias.sum(), v)
@@ -170,14 +186,16 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, options: Options, path: Optional[st
         return torch.matmul(torch.dropout(attention_weights(q, k, options), dropout, dropout > 0.0), v)
     run = {"native": native_attention, "native_blocks": blocks_attention, "triton": triton_attention}.get(path)
     if run is not None:
-        return _of_groups(run, q, k, v, options)
+        return _of_groups(run, q, k, v, options, gate)
     if path == "torch":
         return dense_attention(q, k, v, options)
     weights_per_query = rows // q.size(-2) * k.size(-2)
     return blockwise_attention(q, k, v, options, block_size=max(16, _dense_limits(q)[1] // weights_per_query))
 
 
-def _of_groups(run: Callable[[Arguments], Tensor], q: Tensor, k: Tensor, v: Tensor, options: Options) -> Tensor:
+def _of_groups(
+    run: Callable[..., Tensor], q: Tensor, k: Tensor, v: Tensor, options: Options, gate: Optional[Tensor]
+) -> Tensor:
     """Call compiled kernels, which accept one axis of groups, with tensors of autocast's type."""
     function, bias, causal, padding_mask, dropout, drop_key, scale = options
     if torch.is_autocast_enabled(q.device.type):
@@ -189,19 +207,28 @@ def _of_groups(run: Callable[[Arguments], Tensor], q: Tensor, k: Tensor, v: Tens
     padding = None if padding_mask is None else padding_mask.expand(*leading, keys).reshape(-1, keys)
     seed = draw_seed(q.device) if dropout > 0.0 or drop_key > 0.0 else None
     q, k, v = (x.expand(*leading, -1, -1).flatten(0, -3) if leading else x[None] for x in (q, k, v))
-    out = run(Arguments(q, k, v, bias, padding, seed, function, causal, dropout, drop_key, scale))
+    arguments = Arguments(q, k, v, bias, padding, seed, function, causal, dropout, drop_key, scale)
+    out = run(arguments) if gate is None else run(arguments, gate.flatten(0, -3) if leading else gate[None])
     return out.view(*leading, *out.shape[1:])
 
 
 def chunked_attention(
-    q: Tensor, k: Tensor, v: Tensor, chunk_size: int, *, path: Optional[str] = None, **options: Any
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    chunk_size: int,
+    *,
+    gate: Optional[Tensor] = None,
+    path: Optional[str] = None,
+    **options: Any,
 ) -> Tensor:
     """Attend within consecutive chunks of ``chunk_size`` positions; the last chunk may be shorter.
 
     Args:
         q, k, v: (B, n, z), (B, L, z), (B, L, v); the queries are those of the last n positions.
         chunk_size: C, at least 1.
-        path, options: as in :func:`attention`, but ``bias`` has the 2C - 1 values of one chunk.
+        gate: (B, n, v).
+        path, options: as in :func:`attention`, as is the gate, but ``bias`` has the 2C - 1 values of one chunk.
 
     Returns:
         (B, n, v).
@@ -213,10 +240,11 @@ def chunked_attention(
     length = k.size(1)
     past = length - q.size(1)
     if past > 0:  # queries of the past, whose results are dropped, align the chunks with keys
-        return chunked_attention(F.pad(q, (0, 0, past, 0)), k, v, chunk_size, path=path, **options)[:, past:]
+        q, gate = (None if x is None else F.pad(x, (0, 0, past, 0)) for x in (q, gate))  # type: ignore[assignment]
+        return chunked_attention(q, k, v, chunk_size, gate=gate, path=path, **options)[:, past:]
     rest = length % chunk_size
     if length == 0:
-        return _attend(q, k, v, given, path)
+        return _attend(q, k, v, given, path, gate)
     outputs = []
     if length > rest:
 
@@ -224,13 +252,15 @@ def chunked_attention(
             return x[:, : length - rest].unflatten(1, (-1, chunk_size))
 
         mask = None if padding_mask is None else chunks(padding_mask)
-        full = _attend(chunks(q), chunks(k), chunks(v), given._replace(padding_mask=mask), path)
+        gates = None if gate is None else chunks(gate)
+        full = _attend(chunks(q), chunks(k), chunks(v), given._replace(padding_mask=mask), path, gates)
         outputs.append(full.flatten(1, 2))
     if rest > 0:
         tail = None if bias is None else bias[chunk_size - rest : chunk_size + rest - 1]
         mask = None if padding_mask is None else padding_mask[:, -rest:]
         given = given._replace(bias=tail, padding_mask=mask)
-        outputs.append(_attend(q[:, -rest:], k[:, -rest:], v[:, -rest:], given, path))
+        gates = None if gate is None else gate[:, -rest:]
+        outputs.append(_attend(q[:, -rest:], k[:, -rest:], v[:, -rest:], given, path, gates))
     return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1)
 
 

@@ -226,14 +226,15 @@ def _save(ctx: Any, inputs: Tuple[Any, ...], output: Tuple[Tensor, Tensor]) -> N
 
 
 def gradients_by(backward: Callable[..., Tuple[Tensor, ...]]) -> Callable[..., Tuple[Optional[Tensor], ...]]:
-    """Return the gradients of autograd by a function of what was saved, the tensors of :class:`Arguments` last."""
+    """Return the gradients of autograd by a function of what was saved, the operator's tensors last."""
 
     def gradients(ctx: Any, grad_out: Optional[Tensor], _: Any) -> Tuple[Optional[Tensor], ...]:
         if grad_out is None:
-            return (None,) * len(Arguments._fields)
+            return (None,) * len(ctx.needs_input_grad)
         saved = ctx.saved_tensors
-        *found, grad_bias = backward(grad_out, *saved, *ctx.options)
-        return *found, None if saved[-3] is None else grad_bias, *(None,) * 7
+        found = backward(grad_out, *saved, *ctx.options)
+        given = saved[-len(found) - 2 : -2]  # all but padding and seed
+        return *(None if tensor is None else grad for tensor, grad in zip(given, found)), *(None,) * 7
 
     return gradients
 

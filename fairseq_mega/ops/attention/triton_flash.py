@@ -86,14 +86,15 @@ def _no_kernels(index: int) -> Optional[str]:
 def _agree(device: torch.device) -> bool:
     """Return whether a small call in bfloat16 and its gradients are close to the reference in float32."""
     generator = torch.Generator().manual_seed(0)
-    q, k, v, grad = (torch.randn(2, 150, 32, generator=generator).to(device, torch.bfloat16) for _ in range(4))
+    q, k, v, gate, grad = (torch.randn(2, 150, 32, generator=generator).to(device, torch.bfloat16) for _ in range(5))
     bias = torch.randn(299, generator=generator).to(device)
     a = Arguments(q, k, v, bias, None, None, "softmax", True, 0.0, 0.0, 0.2)
-    out, statistics = _forward(a)
-    found = (out, *_backward(grad, out, statistics, a))
+    out, statistics = _forward(gate, a)
+    found = (out, *_backward(grad, out, statistics, gate, a))
     with torch.enable_grad(), torch.autocast(device.type, enabled=False):
-        q, k, v, bias = inputs = [tensor.float().requires_grad_() for tensor in (q, k, v, bias)]
-        out = torch.matmul(attention_weights(q, k, Options("softmax", bias, causal=True, scale=0.2)), v)
+        gate, q, k, v, bias = inputs = [tensor.float().requires_grad_() for tensor in (gate, q, k, v, bias)]
+        weights = attention_weights(q, k, Options("softmax", bias, causal=True, scale=0.2))
+        out = torch.matmul(weights, v) * torch.nn.functional.silu(gate)
         wanted = (out, *torch.autograd.grad(out, inputs, grad.float()))
     return all((got.float() - want).norm() <= 0.02 * want.norm() for got, want in zip(found, wanted))
 
@@ -109,8 +110,19 @@ def prefers_triton(q: Tensor, weights: int, values: int) -> bool:
     """
     if not q.is_cuda or q.size(-1) > 128 or values > PIECE or q.size(-2) < 16:
         return False
-    dtype = torch.get_autocast_dtype(q.device.type) if torch.is_autocast_enabled(q.device.type) else q.dtype
-    return dtype != torch.float32
+    return _type_of(q) != torch.float32
+
+
+def _type_of(q: Tensor) -> torch.dtype:
+    return torch.get_autocast_dtype(q.device.type) if torch.is_autocast_enabled(q.device.type) else q.dtype
+
+
+def multiplies_by_gate(q: Tensor, values: int) -> bool:
+    """Return whether the kernels multiply their result by a gate's SiLU.
+
+    They keep the product alone, and divide it by the SiLU again: float16 has no numbers that are small enough.
+    """
+    return values <= PIECE and _type_of(q) != torch.float16
 
 
 def blocks_for(kernel: str, dtype: torch.dtype) -> Blocks:
@@ -170,89 +182,114 @@ class _Call:
             getattr(triton_kernels, kernel)[(programs,)](*own, **self.arguments, **options)
 
 
-def _forward(a: Arguments) -> Tuple[Tensor, Tensor]:
+def _rows_of(gate: Optional[Tensor]) -> Tuple[Optional[Tensor], int]:
+    """Return a gate (G, n, width), a copy where its rows are not equally far apart, and their distance."""
+    if gate is None:
+        return None, 0
+    apart = gate.size(1) * gate.stride(1)
+    if gate.stride(2) != 1 or (gate.size(0) > 1 and gate.stride(0) != apart):
+        gate = gate.contiguous()
+    return gate, gate.stride(1)
+
+
+def _forward(gate: Optional[Tensor], a: Arguments) -> Tuple[Tensor, Tensor]:
     a = a._replace(q=a.q.contiguous(), k=a.k.contiguous(), v=a.v.contiguous())
-    call = _Call(a)
+    call, (gate, stride) = _Call(a), _rows_of(gate)
     out = torch.empty(call.groups, call.queries, a.v.size(2), dtype=a.q.dtype, device=a.q.device)
     rows = call.queries if a.function == "softmax" else 0
     statistics = torch.empty(call.groups, rows, dtype=torch.float32, device=a.q.device)
     programs = call.groups * call.pieces * -(-call.queries // call.blocks("forward").rows)
-    call.launch("forward", programs, a.q, a.k, a.v, out, statistics)
+    call.launch("forward", programs, a.q, a.k, a.v, gate, out, statistics, stride)
     return out, statistics
 
 
-def _backward(grad_out: Tensor, out: Tensor, statistics: Tensor, a: Arguments) -> Tuple[Tensor, ...]:
+def _backward(
+    grad_out: Tensor, out: Tensor, statistics: Tensor, gate: Optional[Tensor], a: Arguments
+) -> Tuple[Tensor, ...]:
     q, k, v, grad_out = (tensor.contiguous() for tensor in (a.q, a.k, a.v, grad_out))
-    call = _Call(a)
+    call, (gate, stride) = _Call(a), _rows_of(gate)
     grad_q, grad_k, grad_v = (torch.empty_like(tensor) for tensor in (q, k, v))
+    grad_gate, attended = (None, None) if gate is None else (torch.empty_like(grad_out), torch.empty_like(grad_out))
     means = torch.empty_like(statistics)
     programs, diagonals = call.groups * -(-call.queries // call.blocks("queries_gradient").rows), None
     grad_bias = q.new_empty(0 if a.bias is None else a.bias.size(0), dtype=torch.float32)
     if a.bias is not None:
         programs = min(programs, PROGRAMS)
         diagonals = q.new_empty(programs, a.bias.size(0), dtype=torch.float32)
-    own = (q, k, v, out, statistics, grad_out, means, grad_q, diagonals, call.groups)
-    call.launch("queries_gradient", programs, *own)
-    own = (q, k, v, statistics, grad_out, means, grad_k, grad_v, diagonals, grad_bias, programs)
-    programs = call.groups * call.pieces * -(-call.keys // call.blocks("keys_gradient").columns)
-    call.launch("keys_gradient", programs, *own)
-    return grad_q, grad_k, grad_v, grad_bias
+    own: Tuple[Any, ...] = (q, k, v, gate, out, statistics, grad_out, means, grad_q, grad_gate, attended, diagonals)
+    call.launch("queries_gradient", programs, *own, stride, call.groups)
+    own = (q, k, v, statistics, grad_out if attended is None else attended, means, grad_k, grad_v, diagonals, grad_bias)
+    blocks = -(-call.keys // call.blocks("keys_gradient").columns)
+    call.launch("keys_gradient", call.groups * call.pieces * blocks, *own, programs)
+    return q.new_empty(0) if grad_gate is None else grad_gate, grad_q, grad_k, grad_v, grad_bias
 
 
-def _forward_of(*arguments: Any) -> Tuple[Tensor, Tensor]:
-    return _forward(Arguments(*arguments))
+def _forward_of(gate: Optional[Tensor], *arguments: Any) -> Tuple[Tensor, Tensor]:
+    return _forward(gate, Arguments(*arguments))
 
 
-def _backward_of(grad_out: Tensor, out: Tensor, statistics: Tensor, *arguments: Any) -> Tuple[Tensor, ...]:
-    return _backward(grad_out, out, statistics, Arguments(*arguments))
+def _backward_of(
+    grad_out: Tensor, out: Tensor, statistics: Tensor, gate: Optional[Tensor], *arguments: Any
+) -> Tuple[Tensor, ...]:
+    return _backward(grad_out, out, statistics, gate, Arguments(*arguments))
 
 
-def _fake(*arguments: Any) -> Tuple[Tensor, Tensor]:
+def _fake(gate: Optional[Tensor], *arguments: Any) -> Tuple[Tensor, Tensor]:
     a = Arguments(*arguments)
     groups, queries, _ = a.q.shape
     rows = queries if a.function == "softmax" else 0
     return a.q.new_empty(groups, queries, a.v.size(2)), a.q.new_empty(groups, rows, dtype=torch.float32)
 
 
-def _fake_backward(grad_out: Tensor, out: Tensor, statistics: Tensor, *arguments: Any) -> Tuple[Tensor, ...]:
+def _fake_backward(
+    grad_out: Tensor, out: Tensor, statistics: Tensor, gate: Optional[Tensor], *arguments: Any
+) -> Tuple[Tensor, ...]:
     a = Arguments(*arguments)
     q, k, v = (tensor.new_empty(tensor.shape) for tensor in a[:3])
-    return q, k, v, q.new_empty(0 if a.bias is None else a.bias.size(0), dtype=torch.float32)
+    return (
+        q.new_empty(0 if gate is None else gate.shape),
+        q,
+        k,
+        v,
+        q.new_empty(0 if a.bias is None else a.bias.size(0), dtype=torch.float32),
+    )
 
 
 def _save(ctx: Any, inputs: Tuple[Any, ...], output: Tuple[Tensor, Tensor]) -> None:
-    ctx.options = inputs[6:]
+    ctx.options = inputs[7:]
     ctx.set_materialize_grads(False)
-    ctx.save_for_backward(*output, *inputs[:6])
+    ctx.save_for_backward(*output, *inputs[:7])
 
 
 _NAME = f"{native.NAMESPACE}::triton_attention"
-_attention = torch.library.custom_op(_NAME, _forward_of, mutates_args=(), schema=f"({SCHEMA}) -> (Tensor, Tensor)")
+_SCHEMA = f"Tensor? gate, {SCHEMA}"
+_attention = torch.library.custom_op(_NAME, _forward_of, mutates_args=(), schema=f"({_SCHEMA}) -> (Tensor, Tensor)")
 _attention.register_fake(_fake)
 _attention_backward = torch.library.custom_op(
     f"{_NAME}_backward",
     _backward_of,
     mutates_args=(),
-    schema=f"(Tensor grad_out, Tensor out, Tensor statistics, {SCHEMA}) -> (Tensor, Tensor, Tensor, Tensor)",
+    schema=f"(Tensor grad_out, Tensor out, Tensor statistics, {_SCHEMA}) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
 )
 _attention_backward.register_fake(_fake_backward)
 native.register_gradients(
     _NAME, gradients_by(_attention_backward), _save, in_python=(_forward_of, gradients_by(_backward_of))
 )
 count(
-    triton_attention=lambda *shapes: forward_operations(shapes, Arguments(*shapes).causal),
-    triton_attention_backward=lambda grad, out, statistics, *shapes: backward_operations(
+    triton_attention=lambda gate, *shapes: forward_operations(shapes, Arguments(*shapes).causal),
+    triton_attention_backward=lambda grad, out, statistics, gate, *shapes: backward_operations(
         shapes, Arguments(*shapes).causal
     ),
 )
 _operators = native.Operators(native.NAMESPACE)
 
 
-def triton_attention(a: Arguments) -> Tensor:
-    """Attention (G, n, v) by kernels in Triton."""
+def triton_attention(a: Arguments, gate: Optional[Tensor] = None) -> Tensor:
+    """Attention (G, n, v) by kernels in Triton, with a gate (G, n, v) times its SiLU."""
     dtype = torch.promote_types(torch.promote_types(a.q.dtype, a.k.dtype), a.v.dtype)
     bias = None if a.bias is None else a.bias.to(torch.float32)
     given = a._replace(q=a.q.to(dtype), k=a.k.to(dtype), v=a.v.to(dtype), bias=bias)
+    gate = None if gate is None else gate.to(dtype)
     if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() > 0:
-        return _attention(*given)[0].to(a.v.dtype)  # as one operator, which a mode may count
-    return _operators.triton_attention(*given)[0].to(a.v.dtype)
+        return _attention(gate, *given)[0].to(a.v.dtype)  # as one operator, which a mode may count
+    return _operators.triton_attention(gate, *given)[0].to(a.v.dtype)

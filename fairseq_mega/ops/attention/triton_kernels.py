@@ -10,6 +10,8 @@ Arguments of all kernels:
     seed: one int64, or None where nothing is dropped. drop_key, drop, kept: see csrc/attention/attention.h.
     scale: of the products; not read where OWN_SCALE, for one over the number of keys that a query sees.
     statistics: (G, n) float32, logarithm of the sum of exp(x) over a row; infinity for a row without keys.
+    gate: (G, n, width), rows of all groups ``stride`` numbers apart, whose SiLU multiplies the attention in ``out``; or
+        None. Only where WHOLE.
     ROWS, COLUMNS, Z, WIDTH: queries, keys, their features, and features of values of a block; powers of two, Z at
         least z. WHOLE: whether WIDTH is at least width.
 """
@@ -23,6 +25,7 @@ _INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET") == "1")  # it mul
 # As in csrc/attention/attention.h.
 _MU = tl.constexpr(0.707107)
 _SLOPE = tl.constexpr(0.70710678118654752 / 0.282095)
+_LEAST = tl.constexpr(1e-20)  # of a gate, see _gate
 _PEAK = tl.constexpr(0.70710678118654752 / 0.282095 * 0.56418958354775628)
 
 
@@ -121,9 +124,22 @@ def _product(a, b):
 
 
 @triton.jit
+def _gate(gate, stride, group, i, column, queries, width):
+    """Return a block of a gate in float32 and its sigmoid.
+
+    The backward pass divides a result by the SiLU, so that nothing else is kept: zero stands for a number so small that
+    no result shows it.
+    """
+    place = gate + (group * queries + i) * stride + column
+    x = tl.load(place, mask=(i < queries) & (column < width), other=0.0).to(tl.float32)
+    x = tl.where(tl.abs(x) < _LEAST, _LEAST, x)
+    return x, 1.0 / (1.0 + tl.exp(-x))
+
+
+@triton.jit
 def forward(
-    q, k, v, out, statistics,
-    bias, padding, counts, seed, queries, keys, z, width, scale, drop_key, drop, kept,
+    q, k, v, gate, out, statistics,
+    stride, bias, padding, counts, seed, queries, keys, z, width, scale, drop_key, drop, kept,
     FUNCTION: tl.constexpr, CAUSAL: tl.constexpr, OWN_SCALE: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, Z: tl.constexpr, WIDTH: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
@@ -165,6 +181,9 @@ def forward(
         total = tl.where(found, total / normal, 0.0)
         statistic = tl.where(found, top + tl.log(normal), float("inf"))
         _write(statistics + group * queries, statistic, i, i * 0, queries, 1)
+    if gate is not None:
+        logits, sigmoid = _gate(gate, stride, group, i, column, queries, width)
+        total *= logits * sigmoid
     _write(out + group * queries * width, total, i, column, queries, width)
 
 
@@ -189,15 +208,16 @@ def _add_diagonals(tile, to, start, size, ROWS: tl.constexpr, COLUMNS: tl.conste
 
 @triton.jit
 def queries_gradient(
-    q, k, v, out, statistics, grad_out, means, grad_q, diagonals,
-    groups, bias, padding, counts, seed, queries, keys, z, width, scale, drop_key, drop, kept,
+    q, k, v, gate, out, statistics, grad_out, means, grad_q, grad_gate, grad_attended, diagonals,
+    stride, groups, bias, padding, counts, seed, queries, keys, z, width, scale, drop_key, drop, kept,
     FUNCTION: tl.constexpr, CAUSAL: tl.constexpr, OWN_SCALE: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, Z: tl.constexpr, WIDTH: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
     """Write the gradient of blocks of queries, and ``means`` (G, n): sums of a row's weights times their gradients.
 
     ``diagonals`` (programs, n + m - 1), or None: every program writes the sums of the logits' gradients along diagonals
-    to a row of its own. No other program writes there, so the order of the sums is always the same.
+    to a row of its own. No other program writes there, so the order of the sums is always the same. ``grad_gate`` and
+    ``grad_attended`` (G, n, width) are the gradients of the gate and of what it multiplies.
     """
     blocks, size = tl.cdiv(queries, ROWS), queries + keys - 1
     if diagonals is not None:
@@ -215,6 +235,14 @@ def queries_gradient(
         grad_here, value_here = grad_out + group * queries * width, v + group * keys * width
         grad_piece = _read(grad_here, i, column, queries, width)
         statistic, mean = tl.zeros((ROWS, 1), tl.float32), tl.zeros((ROWS, 1), tl.float32)
+        if gate is not None:
+            logits, sigmoid = _gate(gate, stride, group, i, column, queries, width)
+            product = _read(out + group * queries * width, i, column, queries, width).to(tl.float32)
+            of_product = grad_piece.to(tl.float32)
+            of_gate = product * (1.0 / logits + 1.0 - sigmoid) * of_product
+            _write(grad_gate + group * queries * width, of_gate, i, column, queries, width)
+            grad_piece = (of_product * logits * sigmoid).to(grad_piece.dtype)
+            _write(grad_attended + group * queries * width, grad_piece, i, column, queries, width)
         if FUNCTION == "softmax":
             for begin in range(0, WIDTH if WHOLE else width, WIDTH):
                 result = _read(out + group * queries * width, i, begin + column, queries, width).to(tl.float32)
