@@ -80,9 +80,13 @@ def cpu_level() -> Optional[str]:
 
 def has_kernel(operator: str, device: torch.device) -> bool:
     """Return whether the library has an operator's kernel for a type of devices."""
-    name = f"{NAMESPACE}::{operator}"
+    return _has_kernel(f"{NAMESPACE}::{operator}", device.type.upper())
+
+
+@functools.lru_cache(maxsize=None)  # asked at every call of an operator
+def _has_kernel(name: str, key: str) -> bool:
     has_any = torch._C._dispatch_has_kernel(name)  # else the next question is an error
-    return has_any and torch._C._dispatch_has_kernel_for_dispatch_key(name, device.type.upper())
+    return has_any and torch._C._dispatch_has_kernel_for_dispatch_key(name, key)
 
 
 # The compiler treats the answer as a constant, see gpus.py.
