@@ -105,8 +105,8 @@ FREE = {
     *(("join_parts", part) for part in ("first", "second", "third", "fourth")),
 }
 # Tensors that a CPU is never given: its attention writes over its inputs, MEGALODON's output has no bias, dropout has a
-# kernel of its own, linear maps add their biases, another operator follows the EMA's scan, and the timestep norm has one
-# result.
+# kernel of its own, linear maps add their biases, another operator follows the EMA's scan, and the timestep norm has
+# one result.
 UNUSED = {
     *(("ema_scan", "omega"), ("ema_scan", "seed")),
     *(("attention_weights_", "weights"), ("normalized_attention_step", "output_bias")),
