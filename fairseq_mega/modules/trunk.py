@@ -8,6 +8,7 @@ from torch.utils.checkpoint import checkpoint
 
 from fairseq_mega.ops.decoding import step_functions
 from fairseq_mega.ops.dropout import draw_seeds
+from fairseq_mega.ops.linear import casting_once
 
 from .layer import PLAIN, LayerContext, LayerOutput
 from .padding import zero_padding
@@ -53,6 +54,7 @@ class Trunk:
         self.final_norm = final_norm
         self.checkpoint_activations = checkpoint_activations
 
+    @casting_once
     def run_layers(
         self,
         x: Tensor,

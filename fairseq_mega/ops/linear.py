@@ -6,7 +6,7 @@ Sub-layers call their maps by :func:`in_parts` and :func:`after_silu`, which joi
 import functools
 import math
 import threading
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -30,7 +30,6 @@ LEAST_WORK = 1 << 20
 FAST_LINEAR = native.reaches("avx2")
 FAST_HALF_LINEAR = native.reaches("avx512_bf16")
 MOST_PARTS, PANEL = 4, 32  # of the kernel: tensors that share a result's columns, and columns that stay together
-CAST = ("weight", "bias")  # parameters that products read
 LINEAR_TYPES = (torch.float32, torch.bfloat16)  # of the kernel; PyTorch computes float16, which CPUs must widen
 
 
@@ -175,7 +174,7 @@ def _is_linear_map(module: Any) -> bool:
 
 
 class _Cast(threading.local):
-    copies: Optional[Dict[Any, Tensor]] = None  # of parameters of the present layer's maps, in autocast's type
+    copies: Optional[Dict[Any, Any]] = None  # of parameters of maps, in autocast's type; layers that have theirs
 
 
 _CAST = _Cast()
@@ -188,17 +187,21 @@ def _cast(*parameters: Any) -> Tuple[Any, ...]:
 
 
 def casting_once(forward: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate the ``forward`` of a layer, whose first argument is a tensor: where autocast would copy the parameters
-    of the layer's linear maps one by one, one kernel copies them all, and one their gradients.
+    """Decorate a method of a layer, or of a trunk with ``layers``, whose first argument is a tensor.
+
+    Where autocast would copy the parameters of linear maps one by one, one kernel copies those of all layers, and one
+    for each layer the gradients. A layer that is sharded has its parameters only while it runs, and copies them then.
     """
 
     @functools.wraps(forward)
-    def run(layer: Any, x: Tensor, *arguments: Any, **named: Any) -> Any:
-        if torch.compiler.is_compiling() or not casts_at_once(x):
-            return forward(layer, x, *arguments, **named)
-        before, _CAST.copies = _CAST.copies, _copies(layer, torch.get_autocast_dtype(x.device.type))
+    def run(owner: Any, x: Tensor, *arguments: Any, **named: Any) -> Any:
+        before = None if torch.compiler.is_compiling() else _CAST.copies
+        if torch.compiler.is_compiling() or not casts_at_once(x) or (before is not None and owner in before):
+            return forward(owner, x, *arguments, **named)
+        eager = (layer for layer in getattr(owner, "layers", [owner]) if layer._compiled_call_impl is None)
+        _CAST.copies = _copies(eager, torch.get_autocast_dtype(x.device.type), before or {})
         try:
-            return forward(layer, x, *arguments, **named)
+            return forward(owner, x, *arguments, **named)
         finally:
             _CAST.copies = before
 
@@ -213,22 +216,34 @@ def casts_at_once(x: Tensor) -> bool:
     return x.is_cuda and torch.is_grad_enabled() and torch.is_autocast_enabled("cuda") and not is_transformed()
 
 
-def _copies(layer: Any, dtype: torch.dtype) -> Dict[Any, Tensor]:
-    """Return copies of parameters by parameter; none of a weight that a wrapper or a hook computes or exchanges."""
+def _copies(layers: Iterable[Any], dtype: torch.dtype, present: Dict[Any, Any]) -> Dict[Any, Any]:
+    """Return what is present, and copies of further parameters of layers."""
+    found, own = dict(present), {}
+    for layer in layers:
+        own[layer] = [parameter for parameter in dict.fromkeys(_plain(layer)) if parameter not in found]
+        found.update(dict.fromkeys(own[layer]))
+    copies = iter(_cast_all([parameter for parameters in own.values() for parameter in parameters], dtype))
+    for layer, parameters in own.items():
+        if parameters:
+            of_layer = _Copied.apply([next(copies) for _ in parameters], *parameters)
+            found.update({layer: True, **dict(zip(parameters, of_layer))})
+    return found
+
+
+def _plain(layer: Any) -> Iterator[Tensor]:
+    """Yield the float32 parameters of maps, but for those that a wrapper or a hook computes or exchanges."""
     maps = (module for module in layer.modules() if _is_linear_map(module) and not module._forward_pre_hooks)
-    own = (module._parameters.get(name) for module in maps for name in CAST)
-    plain = (p for p in own if p is not None and p.dtype == torch.float32 and not is_traceable_wrapper_subclass(p))
-    parameters = [*dict.fromkeys(plain)]
-    return dict(zip(parameters, _CastAll.apply(dtype, *parameters)))
+    for parameter in (module._parameters.get(name) for module in maps for name in ("weight", "bias")):
+        if parameter is not None and parameter.dtype == torch.float32 and not is_traceable_wrapper_subclass(parameter):
+            yield parameter
 
 
-class _CastAll(torch.autograd.Function):
-    """Copies of float32 tensors in another type, which torch computes in one kernel each way."""
+class _Copied(torch.autograd.Function):
+    """Copies of float32 tensors in another type, as results of the tensors; one kernel copies the gradients back."""
 
     @staticmethod
-    def forward(ctx: Any, dtype: torch.dtype, *tensors: Tensor) -> Tuple[Tensor, ...]:
+    def forward(ctx: Any, copies: List[Tensor], *tensors: Tensor) -> Tuple[Tensor, ...]:
         ctx.set_materialize_grads(False)
-        copies = _cast_all(tensors, dtype)
         ctx.mark_non_differentiable(*(c for c, needed in zip(copies, ctx.needs_input_grad[1:]) if not needed))
         return tuple(copies)
 
@@ -240,7 +255,8 @@ class _CastAll(torch.autograd.Function):
         return None, *(None if grad is None else next(found) for grad in grads)
 
 
-def _cast_all(tensors: Union[List[Tensor], Tuple[Tensor, ...]], dtype: torch.dtype) -> List[Tensor]:
+@torch.no_grad()
+def _cast_all(tensors: List[Tensor], dtype: torch.dtype) -> List[Tensor]:
     copies = [torch.empty_like(tensor, dtype=dtype) for tensor in tensors]
     if copies:
         torch._foreach_copy_(copies, tensors)

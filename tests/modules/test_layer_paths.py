@@ -273,7 +273,7 @@ def test_weights_are_copied_at_once_with_the_bits_of_autocast(change, checkpoint
 def test_gradients_of_gradients_of_copied_weights():
     weight = torch.randn(3, 4, requires_grad=True)
     second: List[torch.Tensor] = []
-    for copy in (maps._CastAll.apply(torch.bfloat16, weight)[0], weight.to(torch.bfloat16)):
+    for copy in (maps._Copied.apply([weight.detach().bfloat16()], weight)[0], weight.to(torch.bfloat16)):
         (first,) = torch.autograd.grad(copy.pow(3).sum(), weight, create_graph=True)
         second += torch.autograd.grad(first.square().sum(), weight)
     assert torch.equal(*second) and second[0].any()

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.testing._internal.two_tensor import TwoTensor
 
 from fairseq_mega.modules import trunk
 from fairseq_mega.modules.config import MegaLayerConfig
@@ -19,7 +20,9 @@ from fairseq_mega.modules.packed_linear import pack_linear_maps
 from fairseq_mega.modules.single_steps import steps_of
 from fairseq_mega.modules.state import StreamState, reorder_state
 from fairseq_mega.modules.trunk import Trunk
+from fairseq_mega.ops import linear
 from fairseq_mega.ops.common import native
+from fairseq_mega.ops.common.dispatch import VARIABLE
 from fairseq_mega.ops.dropout import draw_seed, drawing_once
 
 SHAPE = {"embed_dim": 8, "hidden_dim": 12, "z_dim": 4, "ema_dim": 3, "ffn_dim": 10, "max_positions": 32}
@@ -346,3 +349,64 @@ def test_a_trunk_on_a_gpu_draws_the_seeds_of_all_layers_at_once(recompute):
     found.clear()
     Several().eval().run_layers(x)
     assert len({seeds[0].untyped_storage()._cdata for seeds in found}) == 3  # none for layers that may not drop
+
+
+def gather_while_running(layer):
+    """Replace the parameters of maps by others, as sharding does, until the layer runs."""
+    own = [(part, dict(part._parameters)) for part in layer.modules() if isinstance(part, nn.Linear)]
+    for part, parameters in own:
+        part._parameters.update({name: nn.Parameter(TwoTensor(p, p)) for name, p in parameters.items()})
+
+    def gather(*_):
+        for part, parameters in own:
+            part._parameters.update(parameters)
+
+    layer.register_forward_pre_hook(gather)
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+@pytest.mark.parametrize("sharded", [False, True])
+def test_a_trunk_copies_the_weights_of_all_layers_at_once(sharded, recompute, monkeypatch):
+    """On a GPU under autocast; here on a CPU. The gradients of a layer are copied when its backward pass ends."""
+    monkeypatch.setenv(VARIABLE, "linear=reference")
+    numbers, copy, x = [], torch._foreach_copy_, hidden().float()
+    searched, plain = [], linear._plain
+
+    def search(layer):
+        searched.append(layer)
+        return plain(layer)
+
+    def counted(to, tensors):
+        numbers.append(len(to))
+        copy(to, tensors)
+
+    def gradients():
+        stack = Stack(recompute=recompute, layers=3).float()
+        parameters = [*stack.parameters()]
+        if sharded:
+            for layer in stack.layers:
+                gather_while_running(layer)
+        with torch.autocast("cpu", torch.bfloat16):
+            out = stack(x).hidden
+        forward = list(numbers)
+        return torch.autograd.grad(out.square().sum(), parameters), forward
+
+    monkeypatch.setattr(torch, "_foreach_copy_", counted)
+    monkeypatch.setattr(linear, "_plain", search)
+    want, _ = gradients()
+    monkeypatch.setattr(linear, "casts_at_once", lambda x: torch.is_grad_enabled())
+    got, forward = gradients()
+    assert all(map(torch.equal, got, want))
+    assert forward == ([10, 10, 10] if sharded else [30])  # weights and biases of five maps
+    # A layer that runs again copies its own, and a layer its gradients.
+    assert numbers[len(forward) :] == [10] * (6 if recompute else 3)
+    assert len(searched) == 3 * (1 + sharded + recompute)
+
+
+def test_compiled_layers_leave_copies_to_the_compiler(monkeypatch):
+    monkeypatch.setattr(linear, "casts_at_once", lambda x: True)
+    monkeypatch.setattr(torch, "_foreach_copy_", None)
+    stack = Stack(layers=1).float()
+    stack.layers[0].compile(backend="eager", fullgraph=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        stack(hidden().float())

@@ -30,6 +30,7 @@ from fairseq_mega.ops.common import dispatch, native
 from fairseq_mega.ops.common.operations import attention_operations
 from fairseq_mega.ops.decoding import place_of, weights
 from fairseq_mega.ops.dropout import SEEDS
+from fairseq_mega.ops.linear import casting_once
 
 LAUNCH = 4e-6  # seconds of a launch by a busy host
 BANDWIDTH = 3.35e12  # bytes per second of an H100's memory
@@ -40,12 +41,12 @@ SIZES = {"hidden_dim": 256, "z_dim": 64, "ema_dim": 16, "ffn_dim": 256, "dropout
 DESCRIPTION = f"""\
 Nothing is computed and no GPU is needed: the layer runs on tensors without data that claim to be on a GPU, through the
 paths that an A100 or H100 chooses, after a layer of its kind. By default it runs as --precision bf16 trains and scores:
-weights in float32, products in bfloat16 under autocast, whose copies of activations, weights and gradients are counted.
+weights in float32, products in bfloat16 under autocast, whose copies of activations and gradients are counted.
 In 16 bits the attention is Triton's, whether Triton is installed or not. Bytes are those of an operator's inputs and
 results. The time is an estimate for an H100, not a measurement: for each kernel {1e6 * LAUNCH:.0f} microseconds, its
 bytes at {BANDWIDTH / 1e12} TB/s or its matrix products at {RATES[2] / 1e12:.0f} TFLOP/s in 16 bits
 ({RATE_IN_TRITON / 1e12:.0f} in Triton's kernels) and {RATES[4] / 1e12:.0f} in float32, whichever is longest.
-The seeds of dropout, which a trunk draws for all its layers by one launch, are not counted.
+The seeds of dropout and the copies of weights, which a trunk makes for all its layers at once, are not counted.
 The EMA is counted as for batches that fill a GPU; fewer sequences are cut into segments, and each way needs two or
 three launches more.
 """
@@ -298,8 +299,14 @@ def count_training(name: str, batch: int, length: int, dtype: str = "autocast") 
         with autocast(dtype), Launches():
             made = layer(x, context).products  # also makes the tables of angles
         context = context._replace(products=None if made is None else made.detach().requires_grad_())
-        with autocast(dtype), forward:
-            y = layer(x, context).hidden
+
+        @casting_once
+        def run(layer: Any, x: Tensor) -> Tensor:
+            with forward:
+                return layer(x, context).hidden
+
+        with autocast(dtype):
+            y = run(layer, x)
         gradient = torch.empty_like(y)
         with backward:
             y.backward(gradient)
