@@ -63,9 +63,9 @@ TOOLS = ("memcheck", "racecheck", "synccheck")
 # Tests of the youngest kernels, which no GPU has run: the cases that cover all pairs, on the GPU alone.
 NEW: Tuple[Sequence[str], str] = (
     (
-        *("ops/test_triton_flash.py", "ops/test_attention_paths.py", "models/test_decoding_graph.py"),
-        *("ops/test_ema.py", "ops/test_rows.py", "ops/test_rotary.py", "ops/test_operator_contract.py"),
-        *("ops/test_dropout.py", "ops/test_timestep_norm.py"),
+        *("ops/test_timestep_norm.py", "modules/test_layer_paths.py", "ops/test_linear.py", "ops/test_triton_flash.py"),
+        *("ops/test_attention_paths.py", "models/test_decoding_graph.py", "ops/test_ema.py", "ops/test_rows.py"),
+        *("ops/test_rotary.py", "ops/test_operator_contract.py", "ops/test_dropout.py"),
     ),
     "cuda or triton or gpu",
 )
