@@ -47,8 +47,8 @@ results. The time is an estimate for an H100, not a measurement: for each kernel
 bytes at {BANDWIDTH / 1e12} TB/s or its matrix products at {RATES[2] / 1e12:.0f} TFLOP/s in 16 bits
 ({RATE_IN_TRITON / 1e12:.0f} in Triton's kernels) and {RATES[4] / 1e12:.0f} in float32, whichever is longest.
 The seeds of dropout and the copies of weights, which a trunk makes for all its layers at once, are not counted.
-The EMA is counted as for batches that fill a GPU; fewer sequences are cut into segments, and each way needs two or
-three launches more.
+The EMA is counted as for batches that fill a GPU; fewer sequences are cut into segments, and each way needs two
+launches more.
 """
 # Launches of an operator, where it is not one; of ours by csrc.
 LAUNCHES = {
