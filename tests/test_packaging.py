@@ -181,10 +181,11 @@ def test_objects_serve_later_builds(noted: Callable[..., List[str]], sources: Pa
     with_cuda = compiled(other, FORCE_CUDA="1")
     assert len(asking) > 3 and {path for path in with_cuda if path.endswith(".cpp")} == asking
     library = "common/library.cpp"  # it knows its sources' hash
+    users = ("bindings", "cpu")
     names = ("cpu_backward", "cpu_bindings", "cpu_forward")  # some by cpu_blocks.h
     for changed, expected in (
         (csrc / "gate" / "cpu.cpp", [library, "gate/cpu.cpp"]),
-        (csrc / "gate" / "gate.h", [library, "gate/bindings.cpp", "gate/cpu.cpp"]),
+        (csrc / "gate" / "gate.h", [library, *(f"{part}/{name}.cpp" for part in ("gate", "norm") for name in users)]),
         (csrc / "attention" / "blocks.h", [*(f"attention/{name}.cpp" for name in names), library]),
         (tmp_path / "cxx", all_of_cpu),
     ):

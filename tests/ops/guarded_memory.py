@@ -17,6 +17,7 @@ from tests.ops.calls import Arguments, Watch, each, run_all, tensors_of
 SIDES = ("after", "before")
 GPU_ONLY = {
     *("ema_coefficients", "ema_coefficients_backward", "ema_scan_gradients"),
+    *("gated_residual_norm", "gated_residual_norm_backward", "join_parts"),
     *("ring_convolution", "ring_convolution_backward"),
     *("triton_attention", "triton_attention_backward"),
 }
