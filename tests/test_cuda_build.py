@@ -26,7 +26,7 @@ def registered(key):
 
 steps = ("average_step", "attention_step", "mix_step", "gated_attention_step", "normalized_attention_step")
 steps += ("feed_forward_step", "timestep_norm_step", "gated_layers_step", "normalized_layers_step")
-only_cpu = {f"fairseq_mega::{name}" for name in (*steps, "packed_linear")}
+only_cpu = {f"fairseq_mega::{name}" for name in (*steps, "packed_linear", "ema_scan_backward")}
 with_gradients = ("attention_groups", "dropout", "linear", "linear_parts", "silu_linear", "cross_entropy")
 only_cpu |= {f"fairseq_mega::{name}{way}" for name in with_gradients for way in ("", "_backward")}
 python = {f"fairseq_mega::{name}" for name in ("attention", "attention_backward")}
