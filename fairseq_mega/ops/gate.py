@@ -61,7 +61,7 @@ def gated_residual(
 
 
 class Addition(NamedTuple):
-    """What a sub-layer adds to its residual, as arguments of :func:`gated_residual`; without an update gate
+    """The addition of a sub-layer to its residual, as arguments of :func:`gated_residual`; without an update gate
     ``dropout(candidate + addend + bias)``.
     """
 

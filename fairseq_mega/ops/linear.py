@@ -195,9 +195,9 @@ def casting_once(forward: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(forward)
     def run(owner: Any, x: Tensor, *arguments: Any, **named: Any) -> Any:
-        before = None if torch.compiler.is_compiling() else _CAST.copies
-        if torch.compiler.is_compiling() or not casts_at_once(x) or (before is not None and owner in before):
+        if torch.compiler.is_compiling() or not casts_at_once(x) or owner in (_CAST.copies or {}):
             return forward(owner, x, *arguments, **named)
+        before = _CAST.copies
         eager = (layer for layer in getattr(owner, "layers", [owner]) if layer._compiled_call_impl is None)
         _CAST.copies = _copies(eager, torch.get_autocast_dtype(x.device.type), before or {})
         try:
